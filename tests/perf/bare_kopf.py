@@ -15,9 +15,7 @@ VERSION = "tidegate.io/v1alpha1"
 
 
 def main(namespace: str) -> None:
-    registry = kopf.OperatorRegistry()
-
-    @kopf.on.startup(registry=registry)  # type: ignore[arg-type]
+    @kopf.on.startup()
     def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
         settings.peering.standalone = True
         settings.scanning.disabled = True
@@ -26,8 +24,8 @@ def main(namespace: str) -> None:
         """Nothing is done about it."""
 
     for kind in KINDS:
-        kopf.on.event(VERSION, kind, registry=registry)(seen)
-    kopf.run(registry=registry, namespaces=[namespace], standalone=True)
+        kopf.on.event(VERSION, kind)(seen)
+    kopf.run(namespaces=[namespace], standalone=True)
 
 
 if __name__ == "__main__":

@@ -38,6 +38,7 @@ from perf.scale_stage import (
     Rung,
     Size,
     bare_kopf,
+    brokers_for,
     cpu_s,
     crowded,
     ladder,
@@ -66,7 +67,7 @@ MEASURES: Final = {
     "settled s": "s after the last resource was created, until all are as they shall be",
     "rss MiB": "resident memory of the operator at rest",
     "cpu %": "of one core at rest, by the process's own CPU time",
-    "kafka requests/s": "at rest, above what the broker answers without the operator",
+    "kafka requests/s": "at rest, above what the brokers answer without the operator",
     "api reads/min": "at rest",
     "api writes/min": "at rest",
     "one more reset s": f"engine Direct, until it has succeeded; median of {MORE}",
@@ -271,6 +272,8 @@ def _report(rows: list[dict[str, Any]]) -> Report:
 
 def _document(rows: list[dict[str, Any]]) -> str:
     first = rows[0]
+    count = brokers_for(Size(1, first["partitions"], 0))
+    brokers = "one broker" if count == 1 else f"{count} brokers"
     head = ["resources", *MEASURES]
     lines = [head, ["---"] * len(head)]
     lines += [[_named(row["rung"]), *(_shown(row[measure]) for measure in MEASURES)] for row in rows]
@@ -281,7 +284,7 @@ def _document(rows: list[dict[str, Any]]) -> str:
     days = ", ".join(dict.fromkeys(row["at"][:10] for row in rows))
     return f"""# What very many resources cost
 
-`make bench NAME=scale`: one operator at its default settings, one broker (Kafka 4.3.1) with {first["topics"]:,} topics
+`make bench NAME=scale`: one operator at its default settings, {brokers} (Kafka 4.3.1) with {first["topics"]:,} topics
 of {first["partitions"]:,} partitions in all and {first["groups"]:,} groups, 20 of which have a live member. Half of the
 resources are pauses (half of those name a topic, half stand for all that their group reads), a quarter policies with
 discovery, an eighth finished resets, an eighth resets whose plans wait for approval. Each rung of the ladder has a
@@ -293,7 +296,7 @@ cluster are looked at each by itself, which one that is [shared](../how-to/share
 {meanings}
 
 A dash: not within the limit of the run (ten minutes unless it was told otherwise); then the other figures of the row
-are of an operator that was still at work. Broker, API server and operator ran on one machine with {os.cpu_count()}
+are of an operator that was still at work. Brokers, API server and operator ran on one machine with {os.cpu_count()}
 cores ({platform.machine()}, {platform.system()}), on which other work ran at the same time (load average {loads});
 {days}, commit {commits}.
 """

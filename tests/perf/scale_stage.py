@@ -34,6 +34,9 @@ LIVE_MEMBERS = 20
 SPARES = 10
 """Groups that no resource of the ladder names: those of one more reset, and of one more pause."""
 
+PARTITIONS_OF_A_BROKER = 17_000
+"""Each keeps a file open, and many machines allow a process 20,000."""
+
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _CREATED_AT_ONCE = 50
 _CREATORS = 4
@@ -62,6 +65,10 @@ class Asked:
     name: str
     spec: Body
     is_settled: Callable[[Body], bool]
+
+
+def brokers_for(size: Size) -> int:
+    return -(-size.topics * size.partitions // PARTITIONS_OF_A_BROKER)
 
 
 def topic(number: int) -> str:
@@ -137,7 +144,8 @@ class Crowd:
     def __init__(self, kafka: KafkaCluster, size: Size) -> None:
         self.kafka = kafka
         self.size = size
-        self._jmx_port = random.randint(20000, 40000)
+        first = random.randint(20000, 40000)
+        self._jmx_ports = range(first, first + brokers_for(size))
         self._over = threading.Event()
         self._members = [self._member(number) for number in range(LIVE_MEMBERS)]
 
@@ -145,9 +153,10 @@ class Crowd:
         began = time.monotonic()
         self._create_topics()
         self._commit()
-        command = ["jcmd", str(self.kafka.pid(0)), "ManagementAgent.start", f"jmxremote.port={self._jmx_port}"]
-        command += ["jmxremote.ssl=false", "jmxremote.authenticate=false", "jmxremote.host=127.0.0.1"]
-        subprocess.run(command, check=True, capture_output=True)
+        for broker, port in enumerate(self._jmx_ports):
+            command = ["jcmd", str(self.kafka.pid(broker)), "ManagementAgent.start", f"jmxremote.port={port}"]
+            command += ["jmxremote.ssl=false", "jmxremote.authenticate=false", "jmxremote.host=127.0.0.1"]
+            subprocess.run(command, check=True, capture_output=True)
         for member in self._members:
             member.start()
         print(f"topics and groups took {time.monotonic() - began:.0f} s", flush=True)
@@ -159,10 +168,13 @@ class Crowd:
                 member.join(10)
 
     def requests(self) -> int:
-        """All that the broker was ever asked, by whomever."""
+        """All that the brokers were ever asked, by whomever."""
+        return sum(self._requests_to(port) for port in self._jmx_ports)
+
+    def _requests_to(self, jmx_port: int) -> int:
         said = self.kafka.tool(
             "org.apache.kafka.tools.JmxTool",
-            *("--jmx-url", f"service:jmx:rmi:///jndi/rmi://127.0.0.1:{self._jmx_port}/jmxrmi"),
+            *("--jmx-url", f"service:jmx:rmi:///jndi/rmi://127.0.0.1:{jmx_port}/jmxrmi"),
             *("--object-name", _REQUESTS, "--attributes", "Count", "--one-time", "--report-format", "properties"),
         )
         return sum(int(found) for found in re.findall(r":Count=(\d+)", said))
@@ -349,10 +361,10 @@ def resident_mib(pid: int) -> float:
 
 @contextlib.contextmanager
 def crowded(size: Size) -> Iterator[Crowd]:
-    """A broker with everything on it."""
-    # Segments are preallocated nowhere, and their indexes are small: 50,000 partitions are 50,000 open files and more.
+    """A broker with everything on it, or as many as that takes."""
+    # Segments are preallocated nowhere, and their indexes are small.
     properties = {"log.index.size.max.bytes": "4096", "log.segment.bytes": "1048576"}
-    with KafkaCluster.start(1, properties, heap="1536m") as kafka:
+    with KafkaCluster.start(brokers_for(size), properties, heap="1536m") as kafka:
         crowd = Crowd(kafka, size)
         try:
             crowd.set_up()
