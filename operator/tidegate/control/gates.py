@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeVar
 
 from tidegate.control.claims import Claims
 from tidegate.control.records import (
@@ -27,6 +27,8 @@ from tidegate.control.records import (
     Value,
 )
 from tidegate.kafka.model import TopicPartition
+
+K = TypeVar("K", HoldKey, AckKey, LimitKey)
 
 LEAST_EPOCH: Final = 1
 """Of a hold: agents ack epoch 0 for gates that they know nothing of."""
@@ -84,8 +86,9 @@ class Gates:
     claims: Claims = field(default_factory=Claims)
     _by_gate: dict[AckKey, Mapping[HoldKey, Held]] = field(default_factory=dict)
     _by_tail: dict[str, dict[HoldKey, Held]] = field(default_factory=dict)
-    """``holds`` by the last part of their holders' names, once somebody has asked a copy for that; shared by all copies
-    that were made since a hold changed last."""
+    """``holds`` by the last part of their holders' names."""
+    _own_tails: set[str] = field(default_factory=set, compare=False)
+    """Those of which no copy has the holds."""
     _acks_by_group: dict[str, dict[AckKey, Ack]] = field(default_factory=dict)
     """The same for ``acks``, by group."""
     _partitions: dict[PartitionKey, PartitionSeen] = field(default_factory=dict)
@@ -132,23 +135,40 @@ class Gates:
 
     def _take_hold(self, key: HoldKey, held: Held | None) -> None:
         self._make_own()
-        self._by_tail = {}
-        gate = AckKey(key.group, key.topic, key.partition)
-        holders = {other: h for other, h in self._by_gate.get(gate, {}).items() if other != key}
         if held is None:
             self.holds.pop(key, None)
         else:
-            self.holds[key] = holders[key] = held
+            self.holds[key] = held
+        gate = AckKey(key.group, key.topic, key.partition)
+        holders = {other: h for other, h in self._by_gate.get(gate, {}).items() if other != key}
+        if held is not None:
+            holders[key] = held
         if holders:
             self._by_gate[gate] = holders
         else:
             self._by_gate.pop(gate, None)
+        self._index_by_tail(key, held)
+
+    def _index_by_tail(self, key: HoldKey, held: Held | None) -> None:
+        tail = key.holder.rpartition("/")[2]
+        if tail not in self._own_tails:
+            # Once for all of a holder's thousands of holds.
+            self._by_tail[tail] = dict(self._by_tail.get(tail, {}))
+            self._own_tails.add(tail)
+        if held is not None:
+            self._by_tail[tail][key] = held
+        else:
+            self._by_tail[tail].pop(key, None)
+        if not self._by_tail[tail]:
+            del self._by_tail[tail]
+            self._own_tails.discard(tail)
 
     def _make_own(self) -> None:
         """What changes from here on must not change in the copies."""
         if self._lent:
             self.holds, self.limits, self.runs = dict(self.holds), dict(self.limits), dict(self.runs)
-            self._by_gate, self._lent = dict(self._by_gate), False
+            self._by_gate, self._by_tail, self._own_tails = dict(self._by_gate), dict(self._by_tail), set()
+            self._lent = False
 
     def _take_run(self, key: RunKey, run: Run | None) -> None:
         self._make_own()
@@ -168,20 +188,15 @@ class Gates:
         """Groups of which holds, limits or acks differ. ``before``: an earlier copy of the same gates."""
         changed = set[str]()
         if self.holds is not before.holds:
-            changed |= {key.group for key, _ in self.holds.items() ^ before.holds.items()}
+            changed |= _groups_of_other(self.holds, before.holds)
         if self.limits is not before.limits:
-            changed |= {key.group for key, _ in self.limits.items() ^ before.limits.items()}
+            changed |= _groups_of_other(self.limits, before.limits)
         if self.acks != before.acks:
-            changed |= {key.group for key, _ in self.acks.items() ^ before.acks.items()}
+            changed |= _groups_of_other(self.acks, before.acks)
         return changed
 
     def held_by(self, tail: str) -> Mapping[HoldKey, Held]:
         """The holds whose holder's name ends in ``/`` and this."""
-        if not self._by_tail and self.holds:
-            found: defaultdict[str, dict[HoldKey, Held]] = defaultdict(dict)
-            for key, held in self.holds.items():
-                found[key.holder.rpartition("/")[2]][key] = held
-            self._by_tail.update(found)
         return self._by_tail.get(tail, {})
 
     def acks_of(self, group: str) -> Mapping[AckKey, Ack]:
@@ -212,3 +227,9 @@ class Gates:
 
     def of_group(self, group: str) -> Iterator[tuple[HoldKey, Held]]:
         return ((key, held) for key, held in self.holds.items() if key.group == group)
+
+
+def _groups_of_other(one: Mapping[K, object], another: Mapping[K, object]) -> set[str]:
+    """The groups of which one has something else than another."""
+    changed = {key.group for key, value in one.items() if another.get(key) != value}
+    return changed | {key.group for key in another.keys() - one.keys()}

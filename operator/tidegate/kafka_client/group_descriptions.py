@@ -128,8 +128,11 @@ def _classic(row: Any) -> Group:
     return Group(row.group_id, _state(row.group_state), kind, row.protocol_data, members)
 
 
+_STATES: Final = {state.value: state for state in GroupState}
+
+
 def _state(name: str) -> GroupState:
-    return next((state for state in GroupState if state.value == name), GroupState.UNKNOWN)
+    return _STATES.get(name, GroupState.UNKNOWN)
 
 
 def assigned(raw: bytes) -> frozenset[TopicPartition]:

@@ -61,7 +61,7 @@ class Watched(dict[HoldKey, Held]):
         return super().items()
 
 
-def test_a_thousand_pauses_find_their_holds_in_one_look_through_all() -> None:
+def test_a_thousand_pauses_find_their_holds_without_a_look_through_all() -> None:
     gates = Gates()
     for number in range(1000):
         gates.take(HoldKey("g", "orders", number, f"pause/c/p{number}"), HOLD, number)
@@ -71,7 +71,7 @@ def test_a_thousand_pauses_find_their_holds_in_one_look_through_all() -> None:
     found = [own_holds(copied, f"p{number}") for number in range(1000)]
 
     assert [[key.partition for key in held] for held in found] == [[number] for number in range(1000)]
-    assert copied.holds.looks == 1
+    assert copied.holds.looks == 0
 
 
 def test_at_rest_a_copy_costs_no_look_at_what_is_held() -> None:
