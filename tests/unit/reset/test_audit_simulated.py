@@ -249,6 +249,23 @@ def test_a_rollback_is_not_given_up_for_want_of_a_record(tmp_path: Path) -> None
     assert "went without a record" in result.message
 
 
+def test_a_run_of_which_nothing_is_left_to_do_is_not_put_back_for_want_of_a_record(tmp_path: Path) -> None:
+    """Its writer died as it was about to store the result, and the audit topic went away with it."""
+    whole = Process()
+    recorded(SOME[0], tmp_path / "whole", REQUIRED).execute(whole)
+    finished = max(n for n, name in enumerate(whole.calls, 1) if name.endswith("finish"))
+    reset = recorded(SOME[0], tmp_path / "run", REQUIRED)
+    with pytest.raises(Killed):
+        reset.execute(Process(finished, after=False))
+    reset.kafka.audit.refuses[TOPIC] = NotAuthorized("not allowed")
+    reset.world.clock.sleep(2.0)
+    result = reset.execute()
+    assert result is not None
+    assert result.phase is ResetPhase.SUCCEEDED, result.message
+    assert "without a record" not in result.message
+    reset.check()
+
+
 def test_offsets_that_are_forgotten_are_told_before_and_after(tmp_path: Path) -> None:
     """A partition without a commit that is put back; no transaction can carry that."""
     gone = RESET[0]
