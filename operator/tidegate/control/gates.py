@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from tidegate.control.claims import Claims
 from tidegate.control.records import (
@@ -27,6 +28,9 @@ from tidegate.control.records import (
 )
 from tidegate.kafka.model import TopicPartition
 
+LEAST_EPOCH: Final = 1
+"""Of a hold: agents ack epoch 0 for gates that they know nothing of."""
+
 
 @dataclass(frozen=True, slots=True)
 class Held:
@@ -40,8 +44,11 @@ class Held:
     since_ms: int | None = None
 
     def says(self, hold: Hold) -> bool:
-        """Whether it need not be written anew to say this: what a newer version has written is left as it is."""
-        return self.hold == hold or self.hold.is_newer
+        """Whether it need not be written anew to say this: what a newer version has written is left as it is.
+
+        No hold may have epoch 0. One that does has lost its writer before that could write it again.
+        """
+        return (self.hold == hold and self.epoch >= LEAST_EPOCH) or self.hold.is_newer
 
 
 @dataclass(frozen=True, slots=True)

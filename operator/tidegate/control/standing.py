@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from tidegate.control.gates import Gates
+from tidegate.control.gates import LEAST_EPOCH, Gates
 from tidegate.control.records import Ack
 from tidegate.kafka.model import Group, GroupState, GroupType, Member, TopicPartition
 
@@ -111,7 +111,7 @@ def _standing(
     if owner is None and hidden:
         flow = Flow.UNDECIDED
     elif ack is not None:
-        flow = Flow.CLOSED if ack.epoch >= wanted else Flow.CLOSING
+        flow = Flow.CLOSED if ack.epoch >= max(wanted, LEAST_EPOCH) else Flow.CLOSING
     elif owner is None:
         flow = Flow.UNOWNED
     else:

@@ -24,10 +24,16 @@ class NoCluster(Exception):
     """No API server is configured; the message says what was looked for."""
 
 
+class NotLeading(OSError):
+    """Nothing was sent: this process may not write any more, or not yet. To callers the API server is out of reach,
+    which leaves open what is there: another process may have written it."""
+
+
 class PatientCalls:
     """Calls to the API server about one object, said again while it does not answer, at most ``patience_s`` long.
 
-    ``unavailable`` is raised then: whether the last write happened is unknown, reading it again tells.
+    ``unavailable`` is raised then: whether the last write happened is unknown, reading it again tells. It is raised at
+    once where the call is refused by :class:`NotLeading`: a process that leads no more has to end, without waiting.
     """
 
     def __init__(self, location: str, clock: Clock, patience_s: float, unavailable: type[Exception]) -> None:
@@ -51,6 +57,8 @@ class PatientCalls:
                 if not transient:
                     return error.status, _message(error)
                 reason = f"{error.status} {_message(error)}"
+            except NotLeading as error:
+                raise self._unavailable(f"can't write {self._location}: {error}") from error
             except (urllib3.exceptions.HTTPError, OSError) as error:
                 reason = str(error)
             was_away = True

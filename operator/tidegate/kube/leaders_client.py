@@ -7,12 +7,9 @@ from typing import Any, Final
 
 from kubernetes.client import ApiClient
 
+from tidegate.kube.api import NotLeading
+
 _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-
-
-class NotLeading(OSError):
-    """Nothing was sent: this process may not write any more, or not yet. To callers the API server is out of reach,
-    which leaves open what is there: another process may have written it."""
 
 
 class LeadersApiClient(ApiClient):  # type: ignore[misc]

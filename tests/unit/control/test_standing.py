@@ -62,6 +62,12 @@ def test_it_is_closing_while_its_owner_has_acked_only_what_was_before_the_hold()
     assert not seen.is_paused
 
 
+def test_an_ack_of_epoch_0_has_obeyed_nothing() -> None:
+    """It is what an agent says of an open gate that has found no control record."""
+    assert standing(_gates({"cli": 0}, {ORDERS: Ack(0, 12, "m1")}), OWNED, ORDERS).flow is Flow.CLOSING
+    assert standing(_gates({"cli": 0}, {ORDERS: Ack(1, 12, "m1")}), OWNED, ORDERS).flow is Flow.CLOSED
+
+
 def test_the_ack_of_an_earlier_owner_counts_no_more() -> None:
     gates = _gates({"cli": 40}, {ORDERS: Ack(50, 12, "m1"), OTHER: Ack(50, 3, "m2")})
 

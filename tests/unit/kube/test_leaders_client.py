@@ -10,12 +10,17 @@ from kubernetes.client import ApiClient, Configuration
 from kubernetes.client.exceptions import ApiException
 
 from tidegate.clock import SystemClock
+from tidegate.kafka.connection import Connection
 from tidegate.kube.client import KubeClient
 from tidegate.kube.leaders_client import LeadersApiClient
 from tidegate.kube.pods import PodsClient
 from tidegate.kube.ports import PAUSES, POLICIES, RESETS, EventType, KubeEvent, KubeUnavailable
 from tidegate.kube.workloads import ScaledObject
 from tidegate.kube.workloads_client import KubeWorkloads
+from tidegate.reset.config_map_store import ConfigMapRunStore
+from tidegate.reset.document import StoreUnavailable
+from tidegate.reset.model.request import RunRequest
+from tidegate.reset.model.targets import ToOffset
 
 CLOCK = SystemClock()
 BODY: dict[str, Any] = {
@@ -77,3 +82,21 @@ def test_everybody_reads() -> None:
         with pytest.raises(KubeUnavailable, match="nobody is there"):
             read()
     assert sending.wire.sent == ["GET", "GET"]
+
+
+class NoTime(SystemClock):
+    """For what has to end at once."""
+
+    def sleep(self, seconds: float) -> None:
+        raise AssertionError(f"it waits for {seconds:g} s")
+
+
+def test_a_runs_document_is_not_waited_for_by_who_may_not_write_it() -> None:
+    """Patience is for an API server that is away. A process that leads no more has to end, and its jobs with it."""
+    sending = Sending()
+    store = ConfigMapRunStore("ns", "run", api_client=sending.client, clock=NoTime())
+
+    with pytest.raises(StoreUnavailable, match="does not hold the Lease"):
+        store.create(RunRequest("u/one", "one", "g", Connection("127.0.0.1:9092"), (), ToOffset(1)))
+
+    assert sending.wire.sent == []

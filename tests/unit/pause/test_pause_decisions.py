@@ -61,7 +61,7 @@ class Topics:
 
     def __init__(self) -> None:
         self.gates = Gates()
-        self._end = 0
+        self._end = 1  # no hold has epoch 0
 
     def hold(self, *partitions: TopicPartition, of: str = MINE, hold: Hold = HOLD) -> Topics:
         for partition in partitions:

@@ -69,6 +69,21 @@ def test_a_process_may_die_before_any_step(dies_in: int) -> None:
     world.close()
 
 
+def test_a_hold_that_is_the_topics_first_record_is_written_again_also_by_a_successor(world: World) -> None:
+    """Its writer does so at once, and may die before. Agents ack epoch 0 for gates that they know nothing of."""
+    world.ask()
+    world.passes()
+    first, second = world.held
+    gates = world.control.topics.gates
+    gates.take(first, gates.holds[first].hold, 0)
+    world.reconciler = world.fresh_reconciler()
+
+    world.passes()
+
+    assert world.control.topics.gates.holds[first].epoch > world.control.topics.gates.holds[second].epoch
+    assert world.steps.log[-1] == "status Paused 2/2"
+
+
 def test_what_was_seen_before_a_write_does_not_tell_what_is_held(world: World) -> None:
     world.reconciler = world.fresh_reconciler(tick_s=60)
     world.ask()

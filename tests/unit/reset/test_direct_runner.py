@@ -16,6 +16,7 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
 from tidegate.reset.confined import Confines
 from tidegate.reset.directory_store import DirectoryRunStore
+from tidegate.reset.document import StoreUnavailable
 from tidegate.reset.model.request import FleetRequest, RunRequest
 from tidegate.reset.model.result import RunResult
 from tidegate.reset.model.targets import ToOffset
@@ -128,6 +129,24 @@ def test_a_job_that_was_frozen_with_its_process_ends_where_that_leads_no_more(tm
 
     assert bench.ended.wait(5)
     assert bench.runner.status(LAUNCH).message == "it was told to stop"
+    bench.runner.close()
+
+
+@pytest.mark.parametrize(("our_turn", "level"), [(False, "INFO"), (True, "ERROR")])
+def test_a_job_that_may_not_write_any_more_has_stopped_and_not_failed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, our_turn: bool, level: str
+) -> None:
+    def write(_store: RunStore, _kafka: Kafka, _clock: Clock) -> RunResult | None:
+        bench.our_turn = our_turn
+        raise StoreUnavailable("can't write it")
+
+    bench = Bench(tmp_path, write)
+    caplog.set_level("INFO", "tidegate.reset.runs.in_process")
+
+    bench.runner.start(LAUNCH)
+    assert bench.ended.wait(5)
+
+    assert [record.levelname for record in caplog.records] == [level]
     bench.runner.close()
 
 

@@ -19,6 +19,7 @@ from tidegate.jobs.runner import Launch, RunnerState, RunnerStatus
 from tidegate.kafka.connection import Connection
 from tidegate.reset.binding import Binding
 from tidegate.reset.confined import ConfinedRunStore, Confines
+from tidegate.reset.document import StoreUnavailable
 from tidegate.reset.model.result import RunResult
 from tidegate.reset.runs import fleet_groups, fleet_job, job
 from tidegate.reset.store import ForeignRun, ForgedRun, RunStore, StaleAttempt
@@ -212,6 +213,8 @@ class DirectRunner:
         error = None if done.cancelled() else done.exception()
         if isinstance(error, StaleAttempt | Stopped | ForeignRun | ForgedRun):
             _log.info("job %s stopped: %s", launch.name, error or "it was told to")
+        elif isinstance(error, StoreUnavailable) and not self._is_our_turn():
+            _log.info("job %s stopped: %s", launch.name, error)
         elif error is not None:
             _log.error("job %s failed", launch.name, exc_info=error)
         self._ended(launch)
