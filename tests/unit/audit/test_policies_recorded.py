@@ -11,7 +11,7 @@ from tidegate.audit.records import Action, Actor, Attribution, AuditTopic, Moved
 from tidegate.discovery.backfill import Asker, Backfills
 from tidegate.discovery.starts import Outcome, give_starts
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.errors import GroupNotEmpty, KafkaFailure, NotAuthorized
+from tidegate.kafka.errors import GroupNotEmpty, KafkaFailure, NotAuthorized, Unavailable
 from tidegate.kafka.model import TopicPartition
 from tidegate.kafka.offset_retention import Commit
 from tidegate.policy.recording import attribution_of
@@ -60,6 +60,16 @@ def test_a_start_is_given_without_a_record_unless_one_is_required(kafka: FakeKaf
     assert kafka.committed(GROUP) == {}
     give_starts(kafka, kafka.clock, GROUP, [NEW], attribution=attribution(Action.START))
     assert kafka.committed(GROUP) == {NEW: 0}
+
+
+def test_a_start_whose_outcome_no_coordinator_tells_leaves_no_record_behind(kafka: FakeKafka) -> None:
+    kafka.tells_no_outcome = True
+    with pytest.raises(Unavailable, match="still pending"):
+        give_starts(kafka, kafka.clock, GROUP, [NEW], attribution=attribution(Action.START))
+    give_starts(kafka, kafka.clock, GROUP, [NEW], attribution=attribution(Action.START))
+    assert kafka.committed(GROUP) == {NEW: 0}
+    assert not kafka.undecided_records
+    assert len(kafka.audit.changes(LOG)) == 1
 
 
 def test_an_owner_that_is_sent_back_is_recorded(kafka: FakeKafka) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from support.killed import Killed
-from tidegate.audit.codec import decode_change
+from tidegate.audit.codec import decode_change, encode_change
 from tidegate.audit.records import Action, Actor, Attribution, AuditTopic, Change, Moved, State
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Unavailable
 from tidegate.kafka.model import TopicPartition
@@ -264,6 +264,42 @@ def test_a_run_of_which_nothing_is_left_to_do_is_not_put_back_for_want_of_a_reco
     assert result.phase is ResetPhase.SUCCEEDED, result.message
     assert "without a record" not in result.message
     reset.check()
+
+
+def test_what_another_run_has_left_without_an_outcome_is_dropped_with_its_record(tmp_path: Path) -> None:
+    """Or the next record would commit it, and tell of a change that was not made."""
+    reset = recorded(SOME[0], tmp_path)
+    other = TopicPartition("orders", 3)
+    left = Change("left", Action.RESET, State.COMMITTED, GROUP, BY, {other: Moved(None, 1)})
+    reset.kafka.tells_no_outcome = True
+    with reset.kafka.writer(GROUP, transaction_timeout_s=5).transaction() as transaction:
+        transaction.append(TOPIC, encode_change(left))
+        transaction.send(GROUP, {other: 1})
+        transaction.commit()
+    result = reset.execute()
+    assert result is not None
+    assert result.phase is ResetPhase.SUCCEEDED
+    assert not reset.kafka.undecided_records
+    reset.check()
+
+
+@pytest.mark.parametrize("rolling_back", [False, True])
+def test_what_hangs_is_decided_also_where_no_record_can_be_written(rolling_back: bool, tmp_path: Path) -> None:
+    whole = Process()
+    recorded(SOME[0], tmp_path / "whole", REQUIRED).execute(whole)
+    committed = max(n for n, name in enumerate(whole.calls, 1) if name.endswith("transaction.commit"))
+    reset = recorded(SOME[0], tmp_path / "run", REQUIRED)
+    reset.kafka.tells_no_outcome = True
+    with pytest.raises(Killed):
+        reset.execute(Process(committed, after=True))
+    reset.kafka.audit.refuses[TOPIC] = NotAuthorized("not allowed")
+    before = reset.kafka.committed(GROUP)
+    reset.world.clock.sleep(2.0)
+    result = reset.settle() if rolling_back else reset.execute()
+    assert result is not None
+    assert result.phase is ResetPhase.ROLLED_BACK, result.message
+    assert "went without a record" in result.message
+    assert all(offset >= before[p] for p, offset in reset.kafka.committed(GROUP).items())
 
 
 def test_offsets_that_are_forgotten_are_told_before_and_after(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Final
 
+from tidegate.audit.aborting import abort_records
 from tidegate.audit.codec import encode_change
 from tidegate.audit.records import Action, Attribution, Change, Moved, State
 from tidegate.cluster import Kafka
@@ -65,10 +66,13 @@ class RunAudit:
         """Whether the next change is to be recorded, and not known to be impossible just now."""
         return self._attribution is not None and self._pace.clock.monotonic() >= self._not_before_s
 
-    def append(self, transaction: GroupTransaction, targets: Offsets, round_number: int) -> bool:
+    def append(
+        self, transaction: GroupTransaction, targets: Offsets, round_number: int, *, again: bool = False
+    ) -> bool:
         """Add to a transaction, before the offsets, the record of what they change; whether it was.
 
-        If not, the transaction is of no use any more. Raises ``NotRecorded`` where records are required.
+        If not, the transaction is of no use any more. Raises ``NotRecorded`` where records are required, but for one
+        that is made ``again``, to find out about an earlier one: that had its record, and this changes nothing else.
         """
         attribution = self._attribution
         if attribution is None:
@@ -78,9 +82,14 @@ class RunAudit:
         except Fenced:
             raise
         except KafkaFailure as failure:
-            self._failed(attribution, failure)
+            self._failed(attribution, failure, insist=not again)
             return False
         return True
+
+    def abort(self, transaction: GroupTransaction) -> None:
+        """Before the offsets of a transaction that will be aborted: see ``abort_records``."""
+        if self._attribution is not None and self.is_ready:
+            abort_records(transaction, self._attribution.topic.name)
 
     def goes_without(self) -> None:
         """A transaction is committed, or may have been, that has no record."""
@@ -127,8 +136,8 @@ class RunAudit:
         topic = attribution.topic
         transaction.append(topic.name, encode_change(change), timeout_s=_REQUIRED_S if topic.required else _WANTED_S)
 
-    def _failed(self, attribution: Attribution, failure: KafkaFailure) -> None:
-        if attribution.topic.required and self._state.putting_back is None:
+    def _failed(self, attribution: Attribution, failure: KafkaFailure, *, insist: bool = True) -> None:
+        if attribution.topic.required and insist and self._state.putting_back is None:
             raise NotRecorded(attribution.topic.name, failure) from failure
         self._why = str(failure)
         for_good = isinstance(failure, NotAuthorized | Refused)
