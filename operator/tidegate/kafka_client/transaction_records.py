@@ -58,11 +58,21 @@ class TransactionRecords:
         """To partition 0. After a failure the sequence numbers are not known: the producer has to be begun anew."""
         what = f"append {len(records)} record(s) to topic {topic} in the transaction"
         if topic not in self._leaders:
-            leader = leader_that_takes(self._wire, topic, what, deadline)
+            leader = self._leader(topic, what, deadline)
             self._add(topic, what, settle, deadline)
             self._leaders[topic] = leader
         for batch in self._batches(topic, records, what):
             self._produce(topic, batch, what, deadline)
+
+    def _leader(self, topic: str, what: str, deadline: float) -> int:
+        """Waited for until the deadline: one that is elected is there in a moment."""
+        while True:
+            try:
+                return leader_that_takes(self._wire, topic, what, deadline)
+            except Unavailable as failure:
+                if isinstance(failure, NotAuthenticated) or time.monotonic() >= deadline:
+                    raise
+            time.sleep(_PAUSE_S)
 
     def _add(self, topic: str, what: str, settle: Settle, deadline: float) -> None:
         topic_class = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic

@@ -601,3 +601,9 @@ def test_a_log_that_cannot_be_written_becomes_no_part_of_a_transaction(answers: 
 
 def test_enough_replicas_in_sync_are_enough() -> None:
     appending(writer_to(brokers_with_a_log(Metadata=each(described(2, in_sync=2)))))
+
+
+def test_a_leader_that_is_being_elected_is_waited_for() -> None:
+    brokers = brokers_with_a_log(Metadata=each(described(-1), described(2)))
+    appending(writer_to(brokers))
+    assert brokers.nodes_asked("Produce") == [2]
