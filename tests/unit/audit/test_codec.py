@@ -130,7 +130,7 @@ def broken(**changed: Any) -> bytes:
         broken(version=True),
         broken(id=""),
         broken(id=...),
-        broken(id="x" * 1025),
+        broken(id="x" * 34_001),
         broken(action="delete"),
         broken(action=["reset"]),
         broken(state=None),
