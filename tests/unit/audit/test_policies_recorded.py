@@ -82,6 +82,21 @@ def test_an_owner_that_is_sent_back_is_recorded(kafka: FakeKafka) -> None:
     assert change.way == "Unowned"
 
 
+def test_an_owner_that_is_sent_back_without_a_record_is_in_the_log_of_the_process(
+    kafka: FakeKafka, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody shows the message of a backfill that went well."""
+    kafka.commit_directly(GROUP, {NEW: 30, OTHER: 5})
+    kafka.audit.refuses[LOG] = NOT_ALLOWED
+    asker = Asker("uid", "ns/p", "connection", attribution(Action.BACKFILL))
+    result = Backfills().carry_out(kafka, kafka.clock, Connection("nowhere:9092"), asker, GROUP, [NEW])
+    assert result.phase is ResetPhase.SUCCEEDED
+    [warning] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert f"group {GROUP}" in warning
+    assert "without a record" in warning
+    assert "not allowed" in warning
+
+
 RESTORED = {NEW: Commit(7, "m"), OTHER: Commit(3)}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -20,6 +21,8 @@ from tidegate.reset.applying.timing import Pace
 from tidegate.reset.binding import digest_of
 from tidegate.reset.model.targets import Undo
 from tidegate.reset.store import Run
+
+_log = logging.getLogger(__name__)
 
 _REQUIRED_S: Final = 4.0
 """How long a record may take: less than its transaction lasts."""
@@ -93,7 +96,17 @@ class RunAudit:
 
     def goes_without(self) -> None:
         """A transaction is committed, or may have been, that has no record."""
-        self._unrecorded += self._attribution is not None
+        if self._attribution is not None:
+            self._note_unrecorded()
+
+    def _note_unrecorded(self) -> None:
+        self._unrecorded += 1
+        # Not everybody shows the message of a run that went well.
+        _log.warning(
+            "group %s: a change of offsets went without a record in the audit log: %s",
+            self._run.request.group_id,
+            self._why,
+        )
 
     def around(
         self, begin: Begin, partitions: Collection[TopicPartition], forget: Callable[[], frozenset[TopicPartition]]
@@ -129,8 +142,9 @@ class RunAudit:
         except Fenced:
             raise
         except KafkaFailure as failure:
-            self._unrecorded += change.state is State.DONE
             self._why = str(failure)
+            if change.state is State.DONE:
+                self._note_unrecorded()
 
     def _append(self, transaction: GroupTransaction, attribution: Attribution, change: Change) -> None:
         topic = attribution.topic
