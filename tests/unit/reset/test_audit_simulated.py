@@ -236,6 +236,18 @@ def test_a_required_log_that_is_away_for_a_while_is_waited_for_before_anybody_st
     assert reset.changes
 
 
+def test_a_required_log_that_does_not_come_back_is_what_the_run_fails_of(tmp_path: Path) -> None:
+    """Not of its deadline; and meanwhile its status says what it waits for."""
+    reset = recorded(SOME[0], tmp_path, REQUIRED)
+    reset.kafka.audit.refuses[TOPIC] = Unavailable("its leader is away")
+    result = reset.execute()
+    assert result is not None
+    assert (result.phase, result.reason) == (ResetPhase.FAILED, "NotRecorded"), result.message
+    assert "its leader is away. Nothing was changed" in result.message
+    waits = [entry.waits_for for entry in reset.world.store.load().journal]
+    assert any("its leader is away" in told for told in waits)
+
+
 def test_a_rollback_is_not_given_up_for_want_of_a_record(tmp_path: Path) -> None:
     whole = Process()
     recorded(SOME[0], tmp_path / "whole", REQUIRED).execute(whole)

@@ -142,7 +142,7 @@ class GroupReset:
                     return self._put_back(entry.putting_back, entry.message)
             left = self._pace.retrying(self._recovery.left_to_do)
             if left:
-                self._context.audit.prepare()
+                self._context.audit.prepare(self._journal.tell_waiting)
             self._rounds.run(left)
         except Fenced:
             raise

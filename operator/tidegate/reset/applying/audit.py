@@ -12,12 +12,12 @@ from tidegate.audit.aborting import abort_records
 from tidegate.audit.codec import encode_change
 from tidegate.audit.records import Action, Attribution, Change, Moved, State
 from tidegate.cluster import Kafka
-from tidegate.kafka.errors import Fenced, KafkaFailure, NotAuthorized, Refused
+from tidegate.kafka.errors import Fenced, KafkaFailure, NotAuthorized, Refused, Unavailable
 from tidegate.kafka.model import Offsets, TopicPartition
 from tidegate.kafka.ports import GroupTransaction
 from tidegate.reset.applying.failures import NotRecorded
 from tidegate.reset.applying.state import RunState
-from tidegate.reset.applying.timing import Pace
+from tidegate.reset.applying.timing import DeadlinePassed, Pace
 from tidegate.reset.binding import digest_of
 from tidegate.reset.model.targets import Undo
 from tidegate.reset.store import Run
@@ -49,18 +49,30 @@ class RunAudit:
         self._unrecorded = 0
         self._why = ""
 
-    def prepare(self) -> None:
+    def prepare(self, tell_waiting: Callable[[str], None]) -> None:
         """Before anybody is made to stand still. Raises ``NotRecorded`` where records are required and can't be
-        written."""
+        written by the run's deadline; ``tell_waiting`` is told what is waited for, once."""
         attribution = self._attribution
+        away: Unavailable | None = None
         if attribution is None:
             return
 
         def check() -> None:
-            self._kafka.audit.check_writable(attribution.topic.name)
+            nonlocal away
+            try:
+                self._kafka.audit.check_writable(attribution.topic.name)
+            except Unavailable as failure:
+                if away is None and attribution.topic.required:
+                    tell_waiting(f"changes have to be recorded: {failure}")
+                away = failure
+                raise
 
         try:
             self._pace.retrying(check) if attribution.topic.required else check()
+        except DeadlinePassed as passed:
+            if away is None:
+                raise
+            raise NotRecorded(attribution.topic.name, away) from passed
         except KafkaFailure as failure:
             self._failed(attribution, failure)
 
