@@ -227,7 +227,8 @@ class FakeKafka:
         self._lost_answers: deque[bool] = deque()
         self.tells_no_outcome = False
         """The next transaction that is committed hangs: its coordinator calls it complete, and has told the groups'
-        nothing (a whole cluster that was restarted just then). The same producer's next one decides it as well."""
+        nothing (a whole cluster that was restarted just then). The same producer's next one decides it as well, for the
+        groups and the topics that it has itself."""
         self._hanging: dict[str, list[_Transaction]] = defaultdict(list)
         self._control = FakeControlTopics(sleep=self.clock.sleep, now_ms=lambda: _ms(self.clock.now()))
         self._retention = FakeOffsetRetention(self)
@@ -311,6 +312,11 @@ class FakeKafka:
     def lose_commit_answer(self, *, committed: bool) -> None:
         """The next transaction's commit raises ``OutcomeUnknown``, having worked or not."""
         self._lost_answers.append(committed)
+
+    @property
+    def undecided_records(self) -> list[tuple[str, bytes, bytes]]:
+        """Of transactions that hang: nobody who reads committed records gets beyond them."""
+        return [row for left in self._hanging.values() for hanging in left for row in hanging.records]
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
@@ -553,8 +559,10 @@ class FakeKafka:
                 self.tells_no_outcome = False
                 self._hanging[transactional_id].append(transaction)
                 return
+            written = {topic for topic, _, _ in transaction.records}
             for hanging in self._hanging[transactional_id]:
-                transaction.records[:0], hanging.records = hanging.records, []
+                transaction.records[:0] = [row for row in hanging.records if row[0] in written]
+                hanging.records = [row for row in hanging.records if row[0] not in written]
                 for group_id, offsets in transaction.offsets.items():
                     transaction.offsets[group_id] = hanging.offsets.pop(group_id, {}) | offsets
             if commit:

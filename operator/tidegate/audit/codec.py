@@ -36,8 +36,9 @@ _ROW_BYTES: Final = 16
 """Of a row beside its numbers."""
 
 _TOPIC: Final = re.compile(r"(?![.]{1,2}$)[a-zA-Z0-9._-]{1,249}")
-_LONGEST: Final = {"id": 1024, "group": 32_767, "run": 1024, "way": 64, "plan": 256, "approved": 256}
-_LONGEST_NAME: Final = 1024
+_LONGEST: Final = {"id": 34_000, "group": 32_767, "run": 34_000, "way": 64, "plan": 256, "approved": 256}
+"""A fleet's runs are named after their groups."""
+_LONGEST_NAME: Final = 4096
 """Of who asked, who approved, and of the members of ``by``."""
 
 

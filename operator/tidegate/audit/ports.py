@@ -16,11 +16,12 @@ class AuditLog(Protocol):
     def ensure(self, topic: AuditTopic) -> tuple[str, ...]:
         """Create the topic where it is missing, and change nothing of one that is there; what is wrong with it.
 
-        Raises ``NotAuthorized`` where it may not be created, described or written.
+        Raises ``NotAuthorized`` where it may not be created, described or written, and ``Refused`` where nobody can
+        write it, by its settings.
         """
         ...
 
     def check_writable(self, name: str) -> None:
-        """Raise ``Unavailable`` where there is no such topic, and ``NotAuthorized`` where the brokers say that the
-        principal may not write it. Writes nothing."""
+        """Raise ``Refused`` where there is no such topic, ``NotAuthorized`` where the brokers say that the principal
+        may not write it, and ``Unavailable`` where nobody could just now. Writes nothing."""
         ...

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from tidegate.audit.aborting import abort_records
 from tidegate.audit.records import Attribution
 from tidegate.clock import Clock
 from tidegate.cluster import Kafka
@@ -81,7 +82,7 @@ def give_starts(
         pending = _undecided(kafka, clock, group_id, pending, _HANGING_S)
     if pending:
         # One of ours may hang (RunCommits.hangs); to one of somebody else this does nothing.
-        _abort(kafka, group_id, {p: begins[p] for p in pending})
+        _abort(kafka, group_id, {p: begins[p] for p in pending}, attribution)
         pending = _undecided(kafka, clock, group_id, pending, _VISIBLE_S)
     if pending:
         raise Unavailable(f"group {group_id}: another transaction is committing an offset of {min(pending)}")
@@ -123,10 +124,12 @@ def _commit(kafka: Kafka, clock: Clock, group_id: str, offsets: Offsets, attribu
     _wait_visible(kafka, clock, group_id, offsets)
 
 
-def _abort(kafka: Kafka, group_id: str, offsets: Offsets) -> None:
+def _abort(kafka: Kafka, group_id: str, offsets: Offsets, attribution: Attribution | None) -> None:
     with closing(kafka.writer(group_id, transaction_timeout_s=_TRANSACTION_S, purpose=PURPOSE)) as writer:
         writer.fence()
         with writer.transaction() as transaction:
+            if attribution is not None:
+                abort_records(transaction, attribution.topic.name)
             transaction.send(group_id, offsets)
 
 

@@ -129,9 +129,11 @@ def broker_apis(wire: Wire) -> list[BrokerApis]:
     return [_apis(answer) for answer in answers.values() if not isinstance(answer, KafkaFailure)]
 
 
-def topic_settings(wire: Wire, topics: Collection[str], *, what: str) -> dict[str, tuple[int, dict[str, str]]]:
+def topic_settings(
+    wire: Wire, topics: Collection[str], *, what: str, deadline: float | None = None
+) -> dict[str, tuple[int, dict[str, str]]]:
     """Error code and settings by topic (DescribeConfigs); settings without a value are empty."""
-    answer = wire.ask_any(lambda: _describe_configs(_TOPIC, topics), what=what)
+    answer = wire.ask_any(lambda: _describe_configs(_TOPIC, topics), what=what, deadline=deadline)
     return {row.resource_name: (row.error_code, _values(row)) for row in answer.results}
 
 

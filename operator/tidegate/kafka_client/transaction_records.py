@@ -1,10 +1,13 @@
 """Records within a transaction that commits offsets: AddPartitionsToTxn, and Produce to the partition's leader.
 
+The leader is looked for first: a transaction with a partition that can't be written can't even be aborted.
+
 Sent raw, as all of the transaction is (``docs/adr/0022-raw-transactions.md``).
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
@@ -16,7 +19,7 @@ from kafka.record import MemoryRecordsBuilder
 from tidegate.kafka.errors import NotAuthenticated, Refused, Unavailable
 from tidegate.kafka.rights import Right, on_topics
 from tidegate.kafka_client.codes import UNKNOWN_PARTITION, UNREACHABLE, check
-from tidegate.kafka_client.control_description import describe_existing
+from tidegate.kafka_client.taking_leader import leader_that_takes
 from tidegate.kafka_client.wire import Wire
 
 _NEWEST_ADD: Final = 3
@@ -48,16 +51,28 @@ class TransactionRecords:
         self._epoch = epoch
         self._sequences = sequences
         self._needs = needs
-        self._added: set[str] = set()
+        self._leaders: dict[str, int] = {}
+        """Of the topics that the transaction has been told of."""
 
     def append(self, topic: str, records: Mapping[bytes, bytes], settle: Settle, deadline: float) -> None:
         """To partition 0. After a failure the sequence numbers are not known: the producer has to be begun anew."""
         what = f"append {len(records)} record(s) to topic {topic} in the transaction"
-        if topic not in self._added:
+        if topic not in self._leaders:
+            leader = self._leader(topic, what, deadline)
             self._add(topic, what, settle, deadline)
-            self._added.add(topic)
+            self._leaders[topic] = leader
         for batch in self._batches(topic, records, what):
             self._produce(topic, batch, what, deadline)
+
+    def _leader(self, topic: str, what: str, deadline: float) -> int:
+        """Waited for until the deadline: one that is elected is there in a moment."""
+        while True:
+            try:
+                return leader_that_takes(self._wire, topic, what, deadline)
+            except Unavailable as failure:
+                if isinstance(failure, NotAuthenticated) or time.monotonic() >= deadline:
+                    raise
+            time.sleep(_PAUSE_S)
 
     def _add(self, topic: str, what: str, settle: Settle, deadline: float) -> None:
         topic_class = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
@@ -117,16 +132,18 @@ class TransactionRecords:
             except Unavailable:
                 if time.monotonic() >= deadline:
                     raise
+                time.sleep(_PAUSE_S)
+                with contextlib.suppress(Unavailable):
+                    self._leaders[topic] = leader_that_takes(self._wire, topic, what, deadline)
             else:
                 return
-            time.sleep(_PAUSE_S)
 
     def _produced(self, topic: str, batch: bytes, what: str, deadline: float) -> None:
         left_s = max(0.1, min(self._wire.BROKER_TIMEOUT_S, deadline - time.monotonic()))
         topic_class = ProduceRequest.TopicProduceData
         partition_class = topic_class.PartitionProduceData
         answer = self._wire.ask(
-            self._leader(topic, what),
+            self._leaders[topic],
             ProduceRequest(
                 transactional_id=self._id,
                 acks=-1,
@@ -145,11 +162,3 @@ class TransactionRecords:
         if code in UNKNOWN_PARTITION or code in UNREACHABLE:
             raise Unavailable(f"{what}: its leader is not there")
         check(code, what, self._needs, *on_topics("Write", [topic]), said=partition.error_message)
-
-    def _leader(self, topic: str, what: str) -> int:
-        described = describe_existing(self._wire, [topic]).get(topic)
-        partitions = described.partitions if described is not None else ()
-        leader = next((int(p.leader_id) for p in partitions if p.partition_index == 0), -1)
-        if leader < 0:
-            raise Unavailable(f"{what}: there is no leader")
-        return leader

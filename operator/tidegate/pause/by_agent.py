@@ -91,7 +91,7 @@ def pause(seen: Seen, spec: ConsumerGroupPauseSpec, status: PauseStatus, observe
         happenings = (*happenings, *step.happenings, *(warning(seen, trouble) for trouble in step.troubles))
         if step.records and not step.troubles:
             return Decision(status, action, happenings, 0, waits, obeyed, shown)
-    again = 0 if action is not None else _again_after_s(seen, status, observed, waits)
+    again = 0 if action is not None else _again_after_s(seen, status, observed, rows)
     return Decision(status, action, happenings, again, waits, obeyed, shown)
 
 
@@ -262,17 +262,25 @@ def _phase(
     return PausePhase.PAUSING, PAUSING, f"{count}; waiting for {waiting}{more}"
 
 
-def _again_after_s(seen: Seen, status: PauseStatus, observed: Observed, waits: Mapping[TopicPartition, Wait]) -> float:
-    tick = seen.tick
+def _again_after_s(seen: Seen, status: PauseStatus, observed: Observed, rows: list[Row]) -> float:
+    tick, waits = seen.tick, [row.wait for row in rows if row.wait is not None]
     match status.phase:
         case PausePhase.PAUSING:
-            since = min((wait.since for wait in waits.values()), default=seen.now)
+            since = min((wait.since for wait in waits), default=seen.now)
             after = tick.quick_s if seen.now - since <= QUICK else tick.active_s
         case PausePhase.PENDING if observed.group.has_members:
             after = tick.active_s
+        case _ if any(map(_is_awaited, rows)):
+            after = tick.active_s  # nobody tells that it has been waited for long enough
         case _:
             after = tick.rest_s
     return not_after_the_end(seen, status, after)
+
+
+def _is_awaited(row: Row) -> bool:
+    """Whether time alone may change what is said of the partition."""
+    undecided = row.standing is not None and row.standing.flow is Flow.UNDECIDED
+    return row.wait is not None and (undecided or row.phase is PausePhase.PAUSING)
 
 
 def _owner(row: Row) -> str:

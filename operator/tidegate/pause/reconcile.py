@@ -126,7 +126,8 @@ class PauseReconciler:
         body = await self._act(body, live, decision, memory)
         memory.waits = decision.waits
         # Thousands of pauses are kept: rows that the status has are read from it.
-        memory.rows = decision.rows if len(decision.rows) > len(decision.status.partitions) else ()
+        if decision.rows or memory.rows is not None:
+            memory.rows = decision.rows if len(decision.rows) > len(decision.status.partitions) else ()
         memory.tick_s = decision.again_after_s if decision.again_after_s <= self._parts.tick.active_s else None
         # As long as it counts as in progress, no look tells it of anything new.
         self._reader.want(body, spec, live, memory)

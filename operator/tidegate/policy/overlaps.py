@@ -11,6 +11,9 @@ from tidegate.resources.many_groups import MAX_WORST, Overlap
 
 MORE_SPECIFIC_POLICY: Final = "MoreSpecificPolicy"
 
+_AGAIN_S: Final = 60.0
+"""Nobody tells a policy that another one has gone, or asks for something else."""
+
 
 @dataclass(slots=True)
 class Found:
@@ -39,6 +42,8 @@ def say(found: Found, draft: Draft) -> None:
         update={"overrides": overrides or None, "overridden_by": overridden_by or None}
     )
     draft.overridden_is(MORE_SPECIFIC_POLICY, "; ".join(map(_told, overridden_by)))
+    if overrides or overridden_by:
+        draft.look_in(_AGAIN_S)
 
 
 def _overlaps(found: dict[tuple[str, str], list[str]]) -> tuple[Overlap, ...]:

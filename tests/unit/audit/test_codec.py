@@ -53,6 +53,17 @@ def test_a_record_has_the_form_that_is_documented() -> None:
     assert decode_change(json.dumps(VECTORS["reset"]["value"]).encode()) == Part(RESET)
 
 
+def test_the_longest_group_of_a_fleet_can_be_read() -> None:
+    """Run and record are named after it, and characters outside ASCII take six bytes each."""
+    group = "é" * 32_767
+    run = f"{'u' * 36}/{'n' * 253}/{group}"
+    offsets = {TopicPartition("t" * 249, n): Moved(2**63 - 1, 2**63 - 2) for n in range(20_000)}
+    change = replace(RESET, id=f"{run}#1.1", run=run, group=group, requester="r" * 2000, offsets=offsets)
+    parts = [decode_change(value) for value in encode_change(change).values()]
+    assert len(parts) == parts[0].of > 1
+    assert all(part.change == replace(change, offsets=part.change.offsets) for part in parts)
+
+
 def test_what_is_not_known_is_left_out() -> None:
     start = Change("a", Action.START, State.COMMITTED, "g", Actor("OffsetResetPolicy", "p", "ns"), {T0: Moved(None, 7)})
     [value] = encode_change(start).values()
@@ -119,7 +130,7 @@ def broken(**changed: Any) -> bytes:
         broken(version=True),
         broken(id=""),
         broken(id=...),
-        broken(id="x" * 1025),
+        broken(id="x" * 34_001),
         broken(action="delete"),
         broken(action=["reset"]),
         broken(state=None),

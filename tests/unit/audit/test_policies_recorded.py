@@ -11,7 +11,7 @@ from tidegate.audit.records import Action, Actor, Attribution, AuditTopic, Moved
 from tidegate.discovery.backfill import Asker, Backfills
 from tidegate.discovery.starts import Outcome, give_starts
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.errors import GroupNotEmpty, KafkaFailure, NotAuthorized
+from tidegate.kafka.errors import GroupNotEmpty, KafkaFailure, NotAuthorized, Unavailable
 from tidegate.kafka.model import TopicPartition
 from tidegate.kafka.offset_retention import Commit
 from tidegate.policy.recording import attribution_of
@@ -62,6 +62,16 @@ def test_a_start_is_given_without_a_record_unless_one_is_required(kafka: FakeKaf
     assert kafka.committed(GROUP) == {NEW: 0}
 
 
+def test_a_start_whose_outcome_no_coordinator_tells_leaves_no_record_behind(kafka: FakeKafka) -> None:
+    kafka.tells_no_outcome = True
+    with pytest.raises(Unavailable, match="still pending"):
+        give_starts(kafka, kafka.clock, GROUP, [NEW], attribution=attribution(Action.START))
+    give_starts(kafka, kafka.clock, GROUP, [NEW], attribution=attribution(Action.START))
+    assert kafka.committed(GROUP) == {NEW: 0}
+    assert not kafka.undecided_records
+    assert len(kafka.audit.changes(LOG)) == 1
+
+
 def test_an_owner_that_is_sent_back_is_recorded(kafka: FakeKafka) -> None:
     kafka.commit_directly(GROUP, {NEW: 30, OTHER: 5})
     asker = Asker("uid", "ns/p", "connection", attribution(Action.BACKFILL))
@@ -70,6 +80,21 @@ def test_an_owner_that_is_sent_back_is_recorded(kafka: FakeKafka) -> None:
     [change] = kafka.audit.changes(LOG)
     assert (change.action, change.by, change.offsets) == (Action.BACKFILL, BY, {NEW: Moved(30, 0)})
     assert change.way == "Unowned"
+
+
+def test_an_owner_that_is_sent_back_without_a_record_is_in_the_log_of_the_process(
+    kafka: FakeKafka, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody shows the message of a backfill that went well."""
+    kafka.commit_directly(GROUP, {NEW: 30, OTHER: 5})
+    kafka.audit.refuses[LOG] = NOT_ALLOWED
+    asker = Asker("uid", "ns/p", "connection", attribution(Action.BACKFILL))
+    result = Backfills().carry_out(kafka, kafka.clock, Connection("nowhere:9092"), asker, GROUP, [NEW])
+    assert result.phase is ResetPhase.SUCCEEDED
+    [warning] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert f"group {GROUP}" in warning
+    assert "without a record" in warning
+    assert "not allowed" in warning
 
 
 RESTORED = {NEW: Commit(7, "m"), OTHER: Commit(3)}

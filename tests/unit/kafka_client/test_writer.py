@@ -527,3 +527,83 @@ def test_a_process_whose_turn_is_over_asks_the_brokers_for_nothing(failure: Kafk
             writer.delete(GROUP, [HERE])
     assert len(asked) == 4
     assert not brokers.asked
+
+
+# --- records ----------------------------------------------------------------------------------------------------------
+
+LOG = "log"
+
+
+def described(leader: int, in_sync: int = 3, replicas: int = 3) -> Any:
+    partition = Row(
+        partition_index=0, leader_id=leader, isr_nodes=[0, 1, 2][:in_sync], replica_nodes=[0, 1, 2][:replicas]
+    )
+    return Row(brokers=[Row(node_id=n) for n in range(3)], topics=[Row(name=LOG, error_code=0, partitions=[partition])])
+
+
+def brokers_with_a_log(**answers: Answer) -> ByScript:
+    row = Row(results_by_partition=[Row(partition_error_code=0)])
+    produced = Row(responses=[Row(partition_responses=[Row(error_code=0, error_message=None)])])
+    settings_row = Row(resource_name=LOG, error_code=0, configs=[Row(name="min.insync.replicas", value="2")])
+    usual: dict[str, Answer] = {
+        "Metadata": each(described(2)),
+        "_UndecodedMetadata": each(Row(data=b"")),
+        "AddPartitionsToTxn": each(Row(results_by_topic_v3_and_below=[row])),
+        "Produce": each(produced),
+        "DescribeConfigs": each(Row(results=[settings_row])),
+    }
+    return brokers_that(**usual | answers)
+
+
+def appending(writer: KafkaOffsetWriter) -> None:
+    with writer.transaction() as transaction:
+        transaction.append(LOG, {b"k": b"v"})
+        transaction.send(GROUP, OFFSETS)
+        transaction.commit()
+
+
+def test_a_record_is_appended_by_the_leader_that_has_answered_before() -> None:
+    brokers = brokers_with_a_log()
+    appending(writer_to(brokers))
+    assert names(brokers) == [
+        "InitProducerId",
+        "Metadata",
+        "_UndecodedMetadata",
+        "AddPartitionsToTxn",
+        "Produce",
+        "AddOffsetsToTxn",
+        "TxnOffsetCommit",
+        "EndTxn",
+    ]
+    assert brokers.nodes_asked("_UndecodedMetadata") == brokers.nodes_asked("Produce") == [2]
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {"Metadata": each(described(-1))},
+        {"_UndecodedMetadata": each(Unavailable("it is frozen"))},
+        {"Metadata": each(described(2, in_sync=1))},
+        {"Metadata": each(described(2, in_sync=1, replicas=1))},
+    ],
+    ids=["no leader", "a frozen leader", "too few in sync", "too few ever"],
+)
+def test_a_log_that_cannot_be_written_becomes_no_part_of_a_transaction(answers: dict[str, Answer]) -> None:
+    """Its marker could not be written either, so that the aborted transaction would keep the group's next one away."""
+    brokers = brokers_with_a_log(**answers)
+    writer = writer_to(brokers)
+    with pytest.raises(Unavailable):
+        appending(writer)
+    committing(writer)
+    assert "AddPartitionsToTxn" not in names(brokers)
+    assert names(brokers)[-3:] == ["AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn"]
+
+
+def test_enough_replicas_in_sync_are_enough() -> None:
+    appending(writer_to(brokers_with_a_log(Metadata=each(described(2, in_sync=2)))))
+
+
+def test_a_leader_that_is_being_elected_is_waited_for() -> None:
+    brokers = brokers_with_a_log(Metadata=each(described(-1), described(2)))
+    appending(writer_to(brokers))
+    assert brokers.nodes_asked("Produce") == [2]

@@ -253,6 +253,7 @@ def test_a_rebalance_does_not_take_back_what_was_said_for_a_while() -> None:
     rebalancing = decide(seen)
     assert rebalancing.status.phase is PausePhase.PAUSED
     assert not rebalancing.happenings
+    assert rebalancing.again_after_s == 1.0, "it may not be said for much longer"
     still = decide(later(seen, rebalancing, 7 * SECOND))
     assert still.status.phase is PausePhase.PAUSING
 

@@ -260,6 +260,26 @@ def test_a_process_that_takes_over_writes_nothing_where_nothing_has_changed(worl
     assert world.kube.writes == written
 
 
+def test_a_process_that_does_not_see_kafka_at_first_does_not_wait_again_for_who_cannot_be_named(world: World) -> None:
+    """A consumer that assigned its partition itself, and may have died: the process before has waited for it."""
+    world.ask(partitions=[{"topic": "orders", "partitions": [0]}])
+    world.passes()
+    world.control.ack("payments", "orders", 0, Ack(0, 12, ""))
+    world.passes()
+    world.clock.sleep(60)
+    world.passes()
+    assert world.phase == "Paused"
+
+    world.reconciler = world.fresh_reconciler()
+    live = next(iter(world.live))
+    world.live.drop("ns", "kafka", uid=live.uid)
+    world.passes()
+    world.live.put(live)
+    world.passes(limit=1)
+
+    assert world.phase == "Paused"
+
+
 def test_many_pauses_at_once_ask_kafka_for_all_of_them_together(world: World) -> None:
     """Half of them name a topic, half stand for all that their group reads."""
     world.reconciler = world.fresh_reconciler(tick_s=60)

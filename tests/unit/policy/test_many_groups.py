@@ -259,6 +259,19 @@ def test_of_two_policies_for_one_group_the_younger_one_does_nothing(world: World
     assert [row.policy for row in world.status("old").overrides or ()] == ["young"]
 
 
+def test_a_policy_that_yields_in_all_looks_every_minute_whether_it_is_its_turn_again(world: World) -> None:
+    """Nobody tells it that the other one is gone, and what is made until it looks is old by then."""
+    world.declare("old", group="payments", retention={}, **DISCOVERS)
+    world.declare("young", created=LATE, group="payments", retention={}, **DISCOVERS)
+    commit(world, "payments")
+    world.passes()
+
+    done = world.runner.run(world.reconciler.reconcile(world.kube.get(POLICIES, "ns", "young")))
+
+    assert {row.part for row in world.status("young").overridden_by or ()} == {"discovery", "retention"}
+    assert done.again_after_s <= 60
+
+
 def test_the_status_stays_small_and_names_the_ten_worst(world: World) -> None:
     world.declare("every", groups=["*"], retention={"guard": False, "warnBefore": "24h"})
     commit(world, *(f"g-{n:03}" for n in range(60)))

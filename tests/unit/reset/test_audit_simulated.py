@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from support.killed import Killed
-from tidegate.audit.codec import decode_change
+from tidegate.audit.codec import decode_change, encode_change
 from tidegate.audit.records import Action, Actor, Attribution, AuditTopic, Change, Moved, State
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Unavailable
 from tidegate.kafka.model import TopicPartition
@@ -236,6 +236,18 @@ def test_a_required_log_that_is_away_for_a_while_is_waited_for_before_anybody_st
     assert reset.changes
 
 
+def test_a_required_log_that_does_not_come_back_is_what_the_run_fails_of(tmp_path: Path) -> None:
+    """Not of its deadline; and meanwhile its status says what it waits for."""
+    reset = recorded(SOME[0], tmp_path, REQUIRED)
+    reset.kafka.audit.refuses[TOPIC] = Unavailable("its leader is away")
+    result = reset.execute()
+    assert result is not None
+    assert (result.phase, result.reason) == (ResetPhase.FAILED, "NotRecorded"), result.message
+    assert "its leader is away. Nothing was changed" in result.message
+    waits = [entry.waits_for for entry in reset.world.store.load().journal]
+    assert any("its leader is away" in told for told in waits)
+
+
 def test_a_rollback_is_not_given_up_for_want_of_a_record(tmp_path: Path) -> None:
     whole = Process()
     recorded(SOME[0], tmp_path / "whole", REQUIRED).execute(whole)
@@ -247,6 +259,59 @@ def test_a_rollback_is_not_given_up_for_want_of_a_record(tmp_path: Path) -> None
     result = reset.settle()
     assert result.phase is ResetPhase.ROLLED_BACK
     assert "went without a record" in result.message
+
+
+def test_a_run_of_which_nothing_is_left_to_do_is_not_put_back_for_want_of_a_record(tmp_path: Path) -> None:
+    """Its writer died as it was about to store the result, and the audit topic went away with it."""
+    whole = Process()
+    recorded(SOME[0], tmp_path / "whole", REQUIRED).execute(whole)
+    finished = max(n for n, name in enumerate(whole.calls, 1) if name.endswith("finish"))
+    reset = recorded(SOME[0], tmp_path / "run", REQUIRED)
+    with pytest.raises(Killed):
+        reset.execute(Process(finished, after=False))
+    reset.kafka.audit.refuses[TOPIC] = NotAuthorized("not allowed")
+    reset.world.clock.sleep(2.0)
+    result = reset.execute()
+    assert result is not None
+    assert result.phase is ResetPhase.SUCCEEDED, result.message
+    assert "without a record" not in result.message
+    reset.check()
+
+
+def test_what_another_run_has_left_without_an_outcome_is_dropped_with_its_record(tmp_path: Path) -> None:
+    """Or the next record would commit it, and tell of a change that was not made."""
+    reset = recorded(SOME[0], tmp_path)
+    other = TopicPartition("orders", 3)
+    left = Change("left", Action.RESET, State.COMMITTED, GROUP, BY, {other: Moved(None, 1)})
+    reset.kafka.tells_no_outcome = True
+    with reset.kafka.writer(GROUP, transaction_timeout_s=5).transaction() as transaction:
+        transaction.append(TOPIC, encode_change(left))
+        transaction.send(GROUP, {other: 1})
+        transaction.commit()
+    result = reset.execute()
+    assert result is not None
+    assert result.phase is ResetPhase.SUCCEEDED
+    assert not reset.kafka.undecided_records
+    reset.check()
+
+
+@pytest.mark.parametrize("rolling_back", [False, True])
+def test_what_hangs_is_decided_also_where_no_record_can_be_written(rolling_back: bool, tmp_path: Path) -> None:
+    whole = Process()
+    recorded(SOME[0], tmp_path / "whole", REQUIRED).execute(whole)
+    committed = max(n for n, name in enumerate(whole.calls, 1) if name.endswith("transaction.commit"))
+    reset = recorded(SOME[0], tmp_path / "run", REQUIRED)
+    reset.kafka.tells_no_outcome = True
+    with pytest.raises(Killed):
+        reset.execute(Process(committed, after=True))
+    reset.kafka.audit.refuses[TOPIC] = NotAuthorized("not allowed")
+    before = reset.kafka.committed(GROUP)
+    reset.world.clock.sleep(2.0)
+    result = reset.settle() if rolling_back else reset.execute()
+    assert result is not None
+    assert result.phase is ResetPhase.ROLLED_BACK, result.message
+    assert "went without a record" in result.message
+    assert all(offset >= before[p] for p, offset in reset.kafka.committed(GROUP).items())
 
 
 def test_offsets_that_are_forgotten_are_told_before_and_after(tmp_path: Path) -> None:

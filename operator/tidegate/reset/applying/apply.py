@@ -141,7 +141,8 @@ class GroupReset:
                 if entry.putting_back:
                     return self._put_back(entry.putting_back, entry.message)
             left = self._pace.retrying(self._recovery.left_to_do)
-            self._context.audit.prepare()
+            if left:
+                self._context.audit.prepare(self._journal.tell_waiting)
             self._rounds.run(left)
         except Fenced:
             raise

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Final
 
+from tidegate.audit.aborting import abort_records
 from tidegate.audit.codec import encode_change
 from tidegate.audit.records import Action, Attribution, Change, Moved, State
 from tidegate.cluster import Kafka
-from tidegate.kafka.errors import Fenced, KafkaFailure, NotAuthorized, Refused
+from tidegate.kafka.errors import Fenced, KafkaFailure, NotAuthorized, Refused, Unavailable
 from tidegate.kafka.model import Offsets, TopicPartition
 from tidegate.kafka.ports import GroupTransaction
 from tidegate.reset.applying.failures import NotRecorded
 from tidegate.reset.applying.state import RunState
-from tidegate.reset.applying.timing import Pace
+from tidegate.reset.applying.timing import DeadlinePassed, Pace
 from tidegate.reset.binding import digest_of
 from tidegate.reset.model.targets import Undo
 from tidegate.reset.store import Run
+
+_log = logging.getLogger(__name__)
 
 _REQUIRED_S: Final = 4.0
 """How long a record may take: less than its transaction lasts."""
@@ -45,18 +49,30 @@ class RunAudit:
         self._unrecorded = 0
         self._why = ""
 
-    def prepare(self) -> None:
+    def prepare(self, tell_waiting: Callable[[str], None]) -> None:
         """Before anybody is made to stand still. Raises ``NotRecorded`` where records are required and can't be
-        written."""
+        written by the run's deadline; ``tell_waiting`` is told what is waited for, once."""
         attribution = self._attribution
+        away: Unavailable | None = None
         if attribution is None:
             return
 
         def check() -> None:
-            self._kafka.audit.check_writable(attribution.topic.name)
+            nonlocal away
+            try:
+                self._kafka.audit.check_writable(attribution.topic.name)
+            except Unavailable as failure:
+                if away is None and attribution.topic.required:
+                    tell_waiting(f"changes have to be recorded: {failure}")
+                away = failure
+                raise
 
         try:
             self._pace.retrying(check) if attribution.topic.required else check()
+        except DeadlinePassed as passed:
+            if away is None:
+                raise
+            raise NotRecorded(attribution.topic.name, away) from passed
         except KafkaFailure as failure:
             self._failed(attribution, failure)
 
@@ -65,10 +81,13 @@ class RunAudit:
         """Whether the next change is to be recorded, and not known to be impossible just now."""
         return self._attribution is not None and self._pace.clock.monotonic() >= self._not_before_s
 
-    def append(self, transaction: GroupTransaction, targets: Offsets, round_number: int) -> bool:
+    def append(
+        self, transaction: GroupTransaction, targets: Offsets, round_number: int, *, again: bool = False
+    ) -> bool:
         """Add to a transaction, before the offsets, the record of what they change; whether it was.
 
-        If not, the transaction is of no use any more. Raises ``NotRecorded`` where records are required.
+        If not, the transaction is of no use any more. Raises ``NotRecorded`` where records are required, but for one
+        that is made ``again``, to find out about an earlier one: that had its record, and this changes nothing else.
         """
         attribution = self._attribution
         if attribution is None:
@@ -78,13 +97,28 @@ class RunAudit:
         except Fenced:
             raise
         except KafkaFailure as failure:
-            self._failed(attribution, failure)
+            self._failed(attribution, failure, insist=not again)
             return False
         return True
 
+    def abort(self, transaction: GroupTransaction) -> None:
+        """Before the offsets of a transaction that will be aborted: see ``abort_records``."""
+        if self._attribution is not None and self.is_ready:
+            abort_records(transaction, self._attribution.topic.name)
+
     def goes_without(self) -> None:
         """A transaction is committed, or may have been, that has no record."""
-        self._unrecorded += self._attribution is not None
+        if self._attribution is not None:
+            self._note_unrecorded()
+
+    def _note_unrecorded(self) -> None:
+        self._unrecorded += 1
+        # Not everybody shows the message of a run that went well.
+        _log.warning(
+            "group %s: a change of offsets went without a record in the audit log: %s",
+            self._run.request.group_id,
+            self._why,
+        )
 
     def around(
         self, begin: Begin, partitions: Collection[TopicPartition], forget: Callable[[], frozenset[TopicPartition]]
@@ -120,15 +154,16 @@ class RunAudit:
         except Fenced:
             raise
         except KafkaFailure as failure:
-            self._unrecorded += change.state is State.DONE
             self._why = str(failure)
+            if change.state is State.DONE:
+                self._note_unrecorded()
 
     def _append(self, transaction: GroupTransaction, attribution: Attribution, change: Change) -> None:
         topic = attribution.topic
         transaction.append(topic.name, encode_change(change), timeout_s=_REQUIRED_S if topic.required else _WANTED_S)
 
-    def _failed(self, attribution: Attribution, failure: KafkaFailure) -> None:
-        if attribution.topic.required and self._state.putting_back is None:
+    def _failed(self, attribution: Attribution, failure: KafkaFailure, *, insist: bool = True) -> None:
+        if attribution.topic.required and insist and self._state.putting_back is None:
             raise NotRecorded(attribution.topic.name, failure) from failure
         self._why = str(failure)
         for_good = isinstance(failure, NotAuthorized | Refused)

@@ -45,21 +45,22 @@ class RunCommits:
         """End what an earlier writer of this group left open. Raises ``Unavailable``, at once unless it ``insist``s."""
         self.pace.retrying(self._writer.fence) if insist else self._writer.fence()
 
-    def commit(self, targets: Offsets, round_number: int, *, hold: Kept | None = None) -> None:
-        """One transaction; its offsets can be read when this returns. ``hold``: kept meanwhile.
+    def commit(self, targets: Offsets, round_number: int, *, hold: Kept | None = None, again: bool = False) -> None:
+        """One transaction; its offsets can be read when this returns. ``hold``: kept meanwhile. ``again``: it was made
+        before, and what became of that is not known.
 
         Tried once, for owners stand still meanwhile. Raises ``Unavailable``, also where the outcome is not known, and
         ``NotRecorded``.
         """
-        recorded = self._audit.is_ready and self._committed(targets, round_number, recorded=True)
+        recorded = self._audit.is_ready and self._committed(targets, round_number, recorded=True, again=again)
         if not recorded:
             self._committed(targets, round_number, recorded=False)
         self.wait_shown(targets, round_number, hold=hold)
 
-    def _committed(self, targets: Offsets, round_number: int, *, recorded: bool) -> bool:
+    def _committed(self, targets: Offsets, round_number: int, *, recorded: bool, again: bool = False) -> bool:
         """Whether it was: not where it was to be recorded and that failed."""
         with self._writer.transaction() as transaction:
-            if recorded and not self._audit.append(transaction, targets, round_number):
+            if recorded and not self._audit.append(transaction, targets, round_number, again=again):
                 return False
             transaction.send(self.group_id, targets)
             transaction.send(*self.mark(round_number))
@@ -77,6 +78,7 @@ class RunCommits:
         if self.still_open(targets, self.pace.tuning.shown_s, hold=hold):
             # Aborted. To both groups, as this may be what decides them (`hangs`).
             with self._writer.transaction() as following:
+                self._audit.abort(following)
                 following.send(self.group_id, targets)
                 following.send(*self.mark(round_number))
             self._marker_undecided(self.pace.tuning.hanging_s, hold)
@@ -102,6 +104,7 @@ class RunCommits:
         everything = [p for topic in sorted(read & topics.keys()) for p in topics[topic].all_partitions()]
         if self.still_open(everything, self.pace.tuning.hanging_s):
             with self._writer.transaction() as dropping:
+                self._audit.abort(dropping)
                 dropping.send(self.group_id, targets)
                 dropping.send(*self.mark(1))
 

@@ -54,8 +54,11 @@ class Recovery:
             # if Kafka goes away, or the deadline passes, before this has taken effect.
             if not self._state.told_before:
                 self._state.stood_at(self._journal.offsets_before())
-            offsets = self._journal.offsets_before() if last.putting_back else self._context.plan.targets
-            self._commits.commit({p: offsets[p] for p in last.pending if p in offsets}, last.round)
+            offsets = self._context.plan.targets
+            if last.putting_back:
+                offsets = self._journal.offsets_before()
+                self._state.putting_back = self._state.putting_back or (last.putting_back, last.message)
+            self._commits.commit({p: offsets[p] for p in last.pending if p in offsets}, last.round, again=True)
             self._made_again = True
         self._found_round = self._commits.committed_round()
         self._commits.unsure = False

@@ -1,0 +1,48 @@
+"""Whether a partition can take records just now, asked before a transaction has it.
+
+What a transaction has been told of gets a marker at its end, also where it is aborted. Until that is written the
+producer gets no other transaction, so that a partition that can't be written would keep all of them away.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+from tidegate.kafka.errors import Unavailable
+from tidegate.kafka.rights import on_topics
+from tidegate.kafka_client.cluster_requests import describe_topics, metadata, topic_settings
+from tidegate.kafka_client.codes import NO_ERROR, UNKNOWN_PARTITION, check
+from tidegate.kafka_client.wire import Wire
+
+_LEAST_S: Final = 0.1
+LEAST_IN_SYNC: Final = "min.insync.replicas"
+
+
+def leader_that_takes(wire: Wire, topic: str, what: str, deadline: float) -> int:
+    """The leader of partition 0, which has answered and has enough replicas in sync. Raises ``Unavailable``."""
+    [described] = describe_topics(wire, [topic], what=what, deadline=deadline).topics
+    if described.error_code in UNKNOWN_PARTITION:
+        raise Unavailable(f"{what}: there is no such topic")
+    check(described.error_code, what, *on_topics("Write", [topic]))
+    partition = next((p for p in described.partitions if p.partition_index == 0), None)
+    if partition is None or partition.leader_id < 0:
+        raise Unavailable(f"{what}: there is no leader")
+    _check_in_sync(wire, topic, partition, what, deadline)
+    leader = int(partition.leader_id)
+    metadata(wire, leader, [topic], timeout_s=max(_LEAST_S, min(wire.BROKER_TIMEOUT_S, deadline - time.monotonic())))
+    return leader
+
+
+def _check_in_sync(wire: Wire, topic: str, partition: Any, what: str, deadline: float) -> None:
+    """Brokers refuse records, and the markers of transactions, where fewer are. Not known where settings can't be read.
+
+    They are asked for where they may matter only: those of a topic all of whose several replicas are in sync do not.
+    """
+    in_sync = len(partition.isr_nodes)
+    if in_sync >= max(2, len(partition.replica_nodes)):
+        return
+    [(code, config)] = topic_settings(wire, [topic], what=what, deadline=deadline).values()
+    least = config.get(LEAST_IN_SYNC, "") if code == NO_ERROR else ""
+    if least.isdecimal() and in_sync < int(least):
+        raise Unavailable(f"{what}: {in_sync} of its replicas are in sync, and {LEAST_IN_SYNC} is {least}")
