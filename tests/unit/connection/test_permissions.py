@@ -72,6 +72,8 @@ def test_a_job_and_a_consumer_need_nothing_that_is_not_documented_for_them() -> 
     assert job < operator
     assert {str(right) for right in consumer} == {"Read on topic T", "Write on topic A"}
     assert not {right for right in job if right.name == FENCING or right.operation == "Create"}
+    # A job that fails rolls its own run back.
+    assert Right("Delete", Resource.GROUP, "payments") in job
 
 
 def test_where_changes_are_recorded_the_audit_topic_is_written_by_operator_and_jobs() -> None:
