@@ -74,7 +74,9 @@ class PermissionsOfConnections:
 def said_of(lacking: list[Need], *, asked: int) -> Said:
     """The condition. Pure."""
     if not lacking:
-        return Said(PERMISSIONS, True, GRANTED, f"the principal has the {asked} permissions that can be asked about")
+        # Topics that are not there, and brokers that do not tell, leave some unknown.
+        told = f"none of the {asked} permissions that brokers can be asked about is known to be missing"
+        return Said(PERMISSIONS, True, GRANTED, told)
     shown = "; ".join(f"{need.right} ({need.why}): {need.right.option}" for need in lacking[:_SHOWN])
     more = f"; and {len(lacking) - _SHOWN} more" if len(lacking) > _SHOWN else ""
     return Said(
