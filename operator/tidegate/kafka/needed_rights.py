@@ -56,7 +56,7 @@ def needs_of(role: Role, scope: Scope) -> tuple[Need, ...]:
     """In the order in which they are shown; no right is there twice."""
     match role:
         case Role.OPERATOR:
-            found = [*_control(scope), *_resets(scope), *_audit(scope), *_rollbacks(scope), *_optional(scope)]
+            found = [*_control(scope), *_resets(scope), *_audit(scope), *_rollbacks(scope), *_optional()]
         case Role.JOB:
             found = [
                 Need(_topic("Read", scope.control_topic), "claims on groups, and holds"),
@@ -127,7 +127,7 @@ def _rollbacks(scope: Scope) -> Iterator[Need]:
         )
 
 
-def _optional(scope: Scope) -> Iterator[Need]:
+def _optional() -> Iterator[Need]:
     guess = "no policy has retention, or an estimate of when offsets expire is enough"
     yield Need(_topic("Read", OFFSETS_TOPIC), "when exactly offsets expire", unless=guess)
     yield Need(Right("DescribeConfigs", Resource.CLUSTER), "for how long brokers keep offsets", unless=guess)

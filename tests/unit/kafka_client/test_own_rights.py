@@ -36,9 +36,7 @@ class Brokers(Wire):
                 for key in request.coordinator_keys
             ]
             return SimpleNamespace(coordinators=rows)
-        rows = [
-            SimpleNamespace(name=t.name, error_code=0, authorized_operations=self._allowed) for t in request.topics
-        ]
+        rows = [SimpleNamespace(name=t.name, error_code=0, authorized_operations=self._allowed) for t in request.topics]
         return SimpleNamespace(topics=rows)
 
     def ask_each(self, requests: Any, *, what: str, deadline: float) -> dict[int, Any]:  # noqa: ARG002
