@@ -133,6 +133,26 @@ def test_where_no_broker_tells_nothing_is_said(executor: ThreadPoolExecutor) -> 
     assert asyncio.run(PermissionsOfConnections(executor).of(live(kafka=kafka))) is None
 
 
+def test_who_has_not_answered_is_not_asked_with_each_pass(
+    executor: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka, now = FakeKafka(FakeClock()), [1_000.0]
+    kafka.fail("lacking", Unavailable("nobody answers"))
+
+    async def story() -> None:
+        asked = PermissionsOfConnections(executor)
+        monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now[0])
+        assert await asked.of(live(kafka=kafka)) is None
+        monkeypatch.setattr(kafka, "lacking", lambda _rights: ())
+        assert await asked.of(live(kafka=kafka)) is None
+        now[0] += 61
+        said = await asked.of(live(kafka=kafka))
+        assert said is not None
+        assert said.reason == "Granted"
+
+    asyncio.run(story())
+
+
 def test_a_long_list_is_cut() -> None:
     needs = needs_of(Role.OPERATOR, Scope("T", "A", tuple(f"g{n}" for n in range(30)), ("orders",)))
 
