@@ -40,7 +40,7 @@ class Stage:
         self.namespace, self._apiserver = name, apiserver
         self._objects = kube.CustomObjectsApi(admin)
         self._core, self._rbac = kube.CoreV1Api(admin), kube.RbacAuthorizationV1Api(admin)
-        values = {
+        values: Body = {
             "watchNamespaces": [name],
             "fullnameOverride": name[-30:].strip("-"),
             "spark": {"allowedImages": ["registry.example/team/*"], **(spark or {})},
