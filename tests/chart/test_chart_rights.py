@@ -14,6 +14,7 @@ from tidegate.jobs.settings import SparkSettings
 
 NAMESPACED: Final[Mapping[str, Any]] = {"watchNamespaces": ["a", "b"]}
 UNINSTALL: Final = "tidegate-uninstall"
+POLICIES: Final = "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy"
 PAIR: Final = {"update", "get"}
 
 
@@ -224,6 +225,18 @@ def test_accounts_of_ones_own_are_used_as_they_are() -> None:
     same = {"spark": {"serviceAccount": {"executorName": "tidegate-spark"}}}
     names = [m["metadata"]["name"] for m in of_kind(render(same, SPARK), "ServiceAccount")]
     assert names.count("tidegate-spark") == 1
+
+
+def test_pods_of_an_account_of_ones_own_are_looked_at_only_where_tidegate_has_started_them() -> None:
+    def looked_at(values: dict[str, Any]) -> list[str]:
+        policies = of_kind(render({**NAMESPACED, **values}, SPARK, POLICIES), "ValidatingAdmissionPolicy")
+        [found] = [policy for policy in policies if policy["metadata"]["name"].endswith("-job-pod")]
+        return [condition["name"] for condition in found["spec"]["matchConditions"]]
+
+    assert looked_at({}) == ["of-a-job"]
+    # Drivers of other applications, whose executors have no label of Tidegate's, may share it.
+    shared = {"spark": {"serviceAccount": {"create": False, "name": "spark"}}}
+    assert looked_at(shared) == ["started-by-tidegate", "of-a-job"]
 
 
 def test_people_see_change_and_approve_by_roles_of_which_only_seeing_is_given_away() -> None:

@@ -36,14 +36,14 @@ Body = dict[str, Any]
 class Stage:
     """A namespace with the chart's policies on rights, and people and accounts who may do what is named."""
 
-    def __init__(self, apiserver: ApiServer, admin: kube.ApiClient, name: str) -> None:
+    def __init__(self, apiserver: ApiServer, admin: kube.ApiClient, name: str, spark: Body | None = None) -> None:
         self.namespace, self._apiserver = name, apiserver
         self._objects = kube.CustomObjectsApi(admin)
         self._core, self._rbac = kube.CoreV1Api(admin), kube.RbacAuthorizationV1Api(admin)
-        values = {
+        values: Body = {
             "watchNamespaces": [name],
             "fullnameOverride": name[-30:].strip("-"),
-            "spark": {"allowedImages": ["registry.example/team/*"]},
+            "spark": {"allowedImages": ["registry.example/team/*"], **(spark or {})},
         }
         rendered = [m for m in yaml.safe_load_all(template(values, SPARK, SERVED, namespace=name)) if m]
         self.settings = SparkSettings.from_environment(environment(rendered, values["fullnameOverride"]))
@@ -231,6 +231,16 @@ HOST: Final = {"name": "host", "hostPath": {"path": "/"}}
         ("mainApplicationFile", "https://evil.example/job.py", "only the image's own jobs are run"),
         ("deps", {"jars": ["https://evil.example/job.jar"]}, "only the image's own jobs are run"),
         ("deps", {"packages": ["evil:evil:1"]}, "only the image's own jobs are run"),
+        ("driver/template/spec/containers/0/command", ["python3", "-c", "evil"], "only the image's own jobs are run"),
+        ("executor/template/spec/containers/0/args", ["evil"], "only the image's own jobs are run"),
+        (
+            "driver/template/spec/containers/0/lifecycle",
+            {"postStart": {"exec": {"command": ["python3", "-c", "evil"]}}},
+            "only the image's own jobs are run",
+        ),
+        ("sparkConf", {"spark.jars": "https://evil.example/job.jar"}, "no setting of Spark names"),
+        ("sparkConf", {"spark.jars.packages": "evil:evil:1"}, "no setting of Spark names"),
+        ("sparkConf", {"spark.submit.pyFiles": "https://evil.example/job.py"}, "no setting of Spark names"),
         ("sparkConf", {"spark.kubernetes.executor.volumes.hostPath.a.mount.path": "/"}, "no setting of Spark names"),
         ("sparkConf", {"spark.kubernetes.authenticate.driver.serviceAccountName": "x"}, "no setting of Spark names"),
         ("sparkConf", {"spark.kubernetes.executor.container.image": "evil"}, "no setting of Spark names"),
@@ -252,6 +262,24 @@ def test_jobs_as_the_operator_makes_them_are_let_through_and_others_applications
 
 
 # --- pods -------------------------------------------------------------------------------------------------------------
+
+
+def test_pods_that_others_start_by_an_account_of_ones_own_are_theirs(
+    apiserver: ApiServer, crds_installed: None, kube_client: kube.ApiClient
+) -> None:
+    name = f"shared-{secrets.token_hex(4)}"
+    made = Stage(apiserver, kube_client, name, {"serviceAccount": {"create": False, "name": "spark"}})
+    made.install()
+    try:
+        until(lambda: made.create(made.driver, pod(serviceAccountName="default")), "the policy on pods is enforced")
+        others = pod(serviceAccountName="spark", volumes=[HOST])
+        others["metadata"]["labels"] = {"spark-role": "executor"}
+        assert not made.create(made.driver, others)
+        assert "the volumes of a job's pods are" in made.create(
+            made.driver, pod(serviceAccountName="spark", volumes=[HOST])
+        )
+    finally:
+        made.remove()
 
 
 def pod(**change: Any) -> Body:

@@ -6,12 +6,16 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from http import HTTPStatus
+from pathlib import Path
 
 import pytest
 
 from support.operator_process import until
+from tidegate.inject.certificates import CERTIFICATE, KEY, renewed, written
 from tidegate.service.http_server import Answer, HttpServer, Times
 from tidegate.service.settings import Address
 
@@ -74,6 +78,39 @@ def test_whoever_sends_byte_by_byte_or_does_not_read_is_dropped(server: HttpServ
 
         until(lambda: len(seats) == 2, "both are connected")
         until(is_dropped, "both are dropped", timeout_s=20)
+
+
+@pytest.fixture
+def tls_server(tmp_path: Path) -> Iterator[HttpServer]:
+    pair = written(renewed(None, ("127.0.0.1",), datetime.now(UTC)))
+    for name in (CERTIFICATE, KEY):
+        (tmp_path / name).write_bytes(pair[name])
+    routes = {"/long": lambda _headers: Answer(HTTPStatus.OK, "text/plain", b"x" * (64 * 1024 * 1024))}
+    made = HttpServer("TIDEGATE_METRICS_ADDRESS", Address("127.0.0.1", 0), routes, tmp_path, times=SOON)
+    made.start()
+    yield made
+    made.stop()
+
+
+def test_whoever_is_slow_over_tls_is_really_dropped(tls_server: HttpServer) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with (
+        connected(tls_server) as greets,
+        context.wrap_socket(connected(tls_server)) as sends,
+        context.wrap_socket(connected(tls_server)) as reads,
+    ):
+        reads.sendall(b"GET /long HTTP/1.0\r\n\r\n")
+        record = iter(b"\x16\x03\x01\x02\x00" + b"\x01" * 500)
+
+        def are_dropped() -> bool:
+            with contextlib.suppress(OSError):
+                greets.sendall(bytes([next(record)]))
+            with contextlib.suppress(OSError):
+                sends.sendall(b"G")
+            return not tls_server._server._seated
+
+        until(are_dropped, "the connections' threads have ended", timeout_s=10)
 
 
 def test_a_head_that_is_longer_than_any_of_ours_is_not_read(server: HttpServer) -> None:

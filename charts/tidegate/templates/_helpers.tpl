@@ -225,11 +225,14 @@ asked: `helm template` finds none.
 {{- $readable := include "tidegate.secretNamespaces" . | fromJsonArray -}}
 {{- $served := .Capabilities.APIVersions.Has "tidegate.io/v1alpha1/KafkaConnection" -}}
 {{- if and .Values.rbac.create $served $readable -}}
-{{- range (lookup "tidegate.io/v1alpha1" "KafkaConnection" "" "").items -}}
-{{- $in := .metadata.namespace -}}
-{{- $watched := or (not $.Values.watchNamespaces) (has $in $.Values.watchNamespaces) -}}
-{{- if and $watched (contains "\"secretName\"" (toJson .spec)) (not (has $in $readable)) -}}
-{{- $without = append $without $in -}}
+{{- /* Whoever installs for some namespaces may list nothing in the others. "" is all of them. */ -}}
+{{- range $namespace := .Values.watchNamespaces | default (list "") -}}
+{{- if not (has $namespace $readable) -}}
+{{- range (lookup "tidegate.io/v1alpha1" "KafkaConnection" $namespace "").items -}}
+{{- if and (contains "\"secretName\"" (toJson .spec)) (not (has .metadata.namespace $readable)) -}}
+{{- $without = append $without .metadata.namespace -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

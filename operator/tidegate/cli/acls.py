@@ -138,7 +138,8 @@ def _from_file(path: Path, name: str) -> Object:
         documents = [d for d in yaml.safe_load_all(path.read_text(encoding="utf-8")) if isinstance(d, Mapping)]
     except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
         raise CommandFailed(f"{path} cannot be read: {error}") from error
-    found = [d for d in documents if d.get("kind") == CONNECTIONS.kind and d.get("metadata", {}).get("name") == name]
+    connections = [d for d in documents if d.get("kind") == CONNECTIONS.kind]
+    found = [d for d in connections if isinstance(d.get("metadata"), Mapping) and d["metadata"].get("name") == name]
     if not found:
         raise CommandFailed(f"{path} has no KafkaConnection {name}")
     return found[0]

@@ -20,7 +20,9 @@ MISSING: Final = "Missing"
 AGAIN_S: Final = 300.0
 """How old an answer may be."""
 _SOON_S: Final = 60.0
-"""The same where something was missing: somebody may be granting it."""
+"""The same where something was missing: somebody may be granting it. Where nobody has answered, the next question waits
+as long: it takes a thread that others need.
+"""
 _SHOWN: Final = 10
 
 
@@ -47,6 +49,7 @@ class PermissionsOfConnections:
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
         self._checked: dict[str, _Checked] = {}
+        self._unanswered_s: dict[str, float] = {}
 
     async def of(self, live: Live) -> Said | None:
         """What is known, asked anew where that is old; ``None``: nothing is."""
@@ -56,12 +59,15 @@ class PermissionsOfConnections:
             may_be_s = AGAIN_S if known.said.holds else _SOON_S
             if loop.time() - known.at_s < may_be_s:
                 return known.said
+        if loop.time() - self._unanswered_s.get(live.uid, -_SOON_S) < _SOON_S:
+            return None
         needs = needs_of(Role.OPERATOR, scope)
         rights = checkable(needs)
         try:
             lacking = await loop.run_in_executor(self._executor, live.kafka.lacking, rights)
         except KafkaFailure:
             # What was found before may be no more; whether the cluster answers is said elsewhere.
+            self._unanswered_s[live.uid] = loop.time()
             return None
         said = said_of([need for need in needs if need.right in lacking], asked=len(rights))
         self._checked[live.uid] = _Checked(live.digest, scope, loop.time(), said)
@@ -69,12 +75,15 @@ class PermissionsOfConnections:
 
     def forget(self, connection_uid: str) -> None:
         self._checked.pop(connection_uid, None)
+        self._unanswered_s.pop(connection_uid, None)
 
 
 def said_of(lacking: list[Need], *, asked: int) -> Said:
     """The condition. Pure."""
     if not lacking:
-        return Said(PERMISSIONS, True, GRANTED, f"the principal has the {asked} permissions that can be asked about")
+        # Topics that are not there, and brokers that do not tell, leave some unknown.
+        told = f"none of the {asked} permissions that brokers can be asked about is known to be missing"
+        return Said(PERMISSIONS, True, GRANTED, told)
     shown = "; ".join(f"{need.right} ({need.why}): {need.right.option}" for need in lacking[:_SHOWN])
     more = f"; and {len(lacking) - _SHOWN} more" if len(lacking) > _SHOWN else ""
     return Said(

@@ -56,7 +56,7 @@ def needs_of(role: Role, scope: Scope) -> tuple[Need, ...]:
     """In the order in which they are shown; no right is there twice."""
     match role:
         case Role.OPERATOR:
-            found = [*_control(scope), *_resets(scope), *_audit(scope), *_optional(scope)]
+            found = [*_control(scope), *_resets(scope), *_audit(scope), *_rollbacks(scope), *_optional()]
         case Role.JOB:
             found = [
                 Need(_topic("Read", scope.control_topic), "claims on groups, and holds"),
@@ -64,6 +64,7 @@ def needs_of(role: Role, scope: Scope) -> tuple[Need, ...]:
                 Need(_topic("Read", scope.acks_topic), "acks"),
                 *_resets(scope),
                 *_recording(scope),
+                *_rollbacks(scope),
             ]
         case Role.CONSUMER:
             found = [
@@ -117,13 +118,16 @@ def _audit(scope: Scope) -> Iterator[Need]:
                 yield Need(right, "recording what retention commits", unless="no policy has retention")
 
 
-def _optional(scope: Scope) -> Iterator[Need]:
+def _rollbacks(scope: Scope) -> Iterator[Need]:
     for group in scope.groups:
         yield Need(
             _named("Delete", Resource.GROUP, group),
             "rolling back partitions that had no committed offset",
             unless="such partitions may keep the target after a rollback",
         )
+
+
+def _optional() -> Iterator[Need]:
     guess = "no policy has retention, or an estimate of when offsets expire is enough"
     yield Need(_topic("Read", OFFSETS_TOPIC), "when exactly offsets expire", unless=guess)
     yield Need(Right("DescribeConfigs", Resource.CLUSTER), "for how long brokers keep offsets", unless=guess)

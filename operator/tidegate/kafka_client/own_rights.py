@@ -13,7 +13,6 @@ from typing import Any, Final
 from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.protocol.metadata import CoordinatorType, MetadataRequest
 
-from tidegate.kafka.errors import NotAuthorized
 from tidegate.kafka.rights import Resource, Right
 from tidegate.kafka_client.codes import NO_ERROR, check
 from tidegate.kafka_client.wire import Wire
@@ -70,7 +69,7 @@ def _of_topics(wire: Wire, rights: Collection[Right]) -> Iterator[Right]:
 
 def _of_groups(wire: Wire, rights: Collection[Right]) -> Iterator[Right]:
     names = {right.name for right in rights}
-    refused = {name for name in names if _is_refused(wire, name)}
+    refused = wire.refused(names)
     rows = wire.of_coordinators(
         sorted(names - refused),
         lambda batch: DescribeGroupsRequest(groups=batch, include_authorized_operations=True, max_version=5),
@@ -86,22 +85,10 @@ def _of_groups(wire: Wire, rights: Collection[Right]) -> Iterator[Right]:
             yield right
 
 
-def _is_refused(wire: Wire, group_id: str) -> bool:
-    """Whether not even the group's coordinator is told."""
-    try:
-        wire.coordinator(group_id)
-    except NotAuthorized:
-        return True
-    return False
-
-
 def _of_transactional_ids(wire: Wire, rights: Collection[Right]) -> Iterator[Right]:
-    for right in rights:
-        name = f"{right.name}{_ANY}" if right.prefixed else right.name
-        try:
-            wire.coordinator(name, CoordinatorType.TRANSACTION, right)
-        except NotAuthorized:
-            yield right
+    names = {right: f"{right.name}{_ANY}" if right.prefixed else right.name for right in rights}
+    refused = wire.refused(names.values(), CoordinatorType.TRANSACTION)
+    yield from (right for right in rights if names[right] in refused)
 
 
 def _lacks(row: Any, right: Right) -> bool:

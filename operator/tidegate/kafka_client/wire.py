@@ -17,7 +17,7 @@ from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure, NotAuthenticated, Unavailable
 from tidegate.kafka.rights import Right, on_group
-from tidegate.kafka_client.codes import NO_ERROR, check
+from tidegate.kafka_client.codes import NO_ERROR, NOT_AUTHORIZED, check
 from tidegate.kafka_client.connections import Answer, Connections
 from tidegate.kafka_client.settings import socket_timeout_ms
 
@@ -241,15 +241,20 @@ class Wire:
         of: CoordinatorType = CoordinatorType.GROUP,
         needs: Right | None = None,
     ) -> list[Any]:
-        """FindCoordinator (KIP-699): key, node id, host and port of each."""
+        """Key, node id, host and port of each."""
+        rows = self._told_of(keys, deadline, of)
+        for row in rows:
+            what = f"find the coordinator of {named([row.key], of)}"
+            check(row.error_code, what, on_group("Describe", row.key) if needs is None else needs)
+        return rows
+
+    def _told_of(self, keys: Collection[str], deadline: float, of: CoordinatorType) -> list[Any]:
+        """FindCoordinator (KIP-699): key, error code, node id, host and port of each."""
         answer = self.ask_any(
             lambda: FindCoordinatorRequest(key_type=of.value, coordinator_keys=list(keys), min_version=4),
             what=f"find the coordinator of {named(keys, of)}",
             deadline=deadline,
         )
-        for row in answer.coordinators:
-            what = f"find the coordinator of {named([row.key], of)}"
-            check(row.error_code, what, on_group("Describe", row.key) if needs is None else needs)
         return list(answer.coordinators)
 
     # --- the brokers --------------------------------------------------------------------------------------------------
@@ -266,6 +271,21 @@ class Wire:
         deadline = self.deadline()
         [row] = self.patiently(lambda _: self._look_for([key], deadline, of=of, needs=needs), deadline)
         return int(row.node_id), str(row.host), int(row.port)
+
+    def refused(self, keys: Collection[str], of: CoordinatorType = CoordinatorType.GROUP) -> frozenset[str]:
+        """Those whose coordinator the principal may not even look for, by one request."""
+        if not keys:
+            return frozenset()
+
+        def attempt(_: bool) -> frozenset[str]:
+            rows = self._told_of(keys, deadline, of)
+            for row in rows:
+                if row.error_code not in NOT_AUTHORIZED:
+                    check(row.error_code, f"find the coordinator of {named([row.key], of)}")
+            return frozenset(row.key for row in rows if row.error_code in NOT_AUTHORIZED)
+
+        deadline = self.deadline()
+        return self.patiently(attempt, deadline)
 
     def supports(self, api_key: int) -> bool:
         """Whether the brokers offer an API (ApiVersions)."""

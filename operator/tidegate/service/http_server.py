@@ -188,7 +188,13 @@ class _Server(ThreadingHTTPServer):
         if self._tls is None:
             _Handler(request, client_address, self, seat)
             return
-        with self._tls.context().wrap_socket(request, server_side=True) as secured:
+        context = self._tls.context()
+        with self._lock:
+            # Takes the connection away from `request`, by which it could be ended until here.
+            secured = context.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
+            seat.close = functools.partial(_end, secured)
+        with secured:
+            secured.do_handshake()
             _Handler(secured, client_address, self, seat)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - the base class's signature
@@ -198,7 +204,8 @@ class _Server(ThreadingHTTPServer):
 def _end(request: socket.socket) -> None:
     """Wakes the thread that reads it or writes to it, which then closes it."""
     with contextlib.suppress(OSError):
-        request.shutdown(socket.SHUT_RDWR)
+        # Not by a method of TLS, after which that thread would go on in the clear.
+        socket.socket.shutdown(request, socket.SHUT_RDWR)
 
 
 class _Head:

@@ -72,6 +72,8 @@ def test_a_job_and_a_consumer_need_nothing_that_is_not_documented_for_them() -> 
     assert job < operator
     assert {str(right) for right in consumer} == {"Read on topic T", "Write on topic A"}
     assert not {right for right in job if right.name == FENCING or right.operation == "Create"}
+    # A job that fails rolls its own run back.
+    assert Right("Delete", Resource.GROUP, "payments") in job
 
 
 def test_where_changes_are_recorded_the_audit_topic_is_written_by_operator_and_jobs() -> None:
@@ -129,6 +131,26 @@ def test_where_no_broker_tells_nothing_is_said(executor: ThreadPoolExecutor) -> 
     kafka.fail("lacking", Unavailable("nobody answers"))
 
     assert asyncio.run(PermissionsOfConnections(executor).of(live(kafka=kafka))) is None
+
+
+def test_who_has_not_answered_is_not_asked_with_each_pass(
+    executor: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka, now = FakeKafka(FakeClock()), [1_000.0]
+    kafka.fail("lacking", Unavailable("nobody answers"))
+
+    async def story() -> None:
+        asked = PermissionsOfConnections(executor)
+        monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now[0])
+        assert await asked.of(live(kafka=kafka)) is None
+        monkeypatch.setattr(kafka, "lacking", lambda _rights: ())
+        assert await asked.of(live(kafka=kafka)) is None
+        now[0] += 61
+        said = await asked.of(live(kafka=kafka))
+        assert said is not None
+        assert said.reason == "Granted"
+
+    asyncio.run(story())
 
 
 def test_a_long_list_is_cut() -> None:

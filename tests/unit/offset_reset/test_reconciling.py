@@ -17,7 +17,7 @@ from support.killed import Killed
 from support.reset_world import CREATED, T0, FleetWorld, World
 from support.sweeping import Sweeping
 from tidegate.control.records import Hold, HoldKey
-from tidegate.jobs.errors import RunnerFailure
+from tidegate.jobs.errors import BadSparkSpec, RunnerFailure
 from tidegate.jobs.runner import Launch
 from tidegate.jobs.storage import S3, Folder, Storage
 from tidegate.kafka.connection import Connection
@@ -159,13 +159,16 @@ def test_a_job_that_always_dies_fails_the_run_after_so_many_launches(world: Worl
     assert world.offset == 50
 
 
-def test_a_job_that_cannot_be_started_is_tried_again_and_the_reason_is_said(world: World) -> None:
+@pytest.mark.parametrize("failure", [RunnerFailure, BadSparkSpec])
+def test_a_job_that_cannot_be_started_is_tried_again_and_the_reason_is_said(
+    world: World, failure: type[Exception]
+) -> None:
     work = world.runner.work
     refusals = ["no CRD", "no CRD"]
 
     def refuse(launch: Launch) -> None:
         if refusals:
-            raise RunnerFailure(refusals.pop())
+            raise failure(refusals.pop())
         work(launch)
 
     world.runner.work = refuse
