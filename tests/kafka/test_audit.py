@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -24,7 +23,7 @@ from tidegate.audit.records import Action, Actor, AuditTopic, Change, Moved, Sta
 from tidegate.cli.main import main
 from tidegate.clock import SystemClock
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.errors import Refused, Unavailable
+from tidegate.kafka.errors import Refused
 from tidegate.kafka.model import TopicPartition
 from tidegate.kafka_client.audit_reader import AuditReader
 from tidegate.kafka_client.client import KafkaClient
@@ -114,28 +113,6 @@ def test_a_writer_that_is_killed_as_it_commits_leaves_offsets_and_record_or_neit
         (Action.ROLLBACK, "uid/run#2.1", {partition: Moved(7, 0)}),
     ]
     assert {c.requester for c in ours} == {"ann"}
-
-
-def test_a_log_that_nobody_can_write_keeps_no_commit_waiting(
-    client: KafkaClient, make_topic: MakeTopic, unique: Unique
-) -> None:
-    """One replica where two have to be in sync: brokers would refuse the marker of an aborted transaction as well, and
-    with it each further transaction of the group."""
-    log, group = make_topic(1, config={"min.insync.replicas": "2"}), unique("group")
-    partition = TopicPartition(make_topic(1), 0)
-    writer = client.writer(group, transaction_timeout_s=5)
-    for _ in range(2):
-        with pytest.raises(Unavailable), writer.transaction() as transaction:
-            transaction.append(log, encode_change(CHANGE), timeout_s=1.5)
-        began_s = time.monotonic()
-        with writer.transaction() as transaction:
-            transaction.send(group, {partition: 0})
-            transaction.commit()
-        assert time.monotonic() - began_s < 5
-    with pytest.raises(Unavailable, match=r"min.insync.replicas is 2"):
-        client.audit.check_writable(log)
-    with pytest.raises(Refused, match=r"min.insync.replicas=2"):
-        client.audit.ensure(AuditTopic(log))
 
 
 def test_the_record_of_50000_partitions_can_be_written_and_read(

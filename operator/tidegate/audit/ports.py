@@ -16,8 +16,7 @@ class AuditLog(Protocol):
     def ensure(self, topic: AuditTopic) -> tuple[str, ...]:
         """Create the topic where it is missing, and change nothing of one that is there; what is wrong with it.
 
-        Raises ``NotAuthorized`` where it may not be created, described or written, and ``Refused`` where nobody can
-        write it, by its settings.
+        Raises ``NotAuthorized`` where it may not be created, described or written.
         """
         ...
 

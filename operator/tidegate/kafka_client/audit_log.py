@@ -11,7 +11,7 @@ from tidegate.kafka.errors import NotAuthorized, Refused, Unavailable
 from tidegate.kafka.rights import on_topics, to_grant
 from tidegate.kafka_client.cluster_requests import create_topics, describe_topics, topic_settings
 from tidegate.kafka_client.codes import NO_ERROR, NOT_AUTHORIZED, UNKNOWN_PARTITION, check
-from tidegate.kafka_client.taking_leader import LEAST_IN_SYNC, leader_that_takes
+from tidegate.kafka_client.taking_leader import leader_that_takes
 from tidegate.kafka_client.wire import Wire
 
 _WRITE: Final = 4
@@ -41,14 +41,6 @@ class KafkaAuditLog:
             # Whether it may be written is known, and more is not needed.
             return (f"its settings can't be checked{to_grant(on_topics('DescribeConfigs', [name]), None)}",)
         check(code, what)
-        replicas = min((len(p.replica_nodes) for p in described.partitions), default=0)
-        least = config.get(LEAST_IN_SYNC, "")
-        if least.isdecimal() and int(least) > replicas:
-            raise Refused(
-                f"write to audit topic {name}: it has {replicas} replica(s), and min.insync.replicas={least}, so that "
-                f"brokers refuse every record: kafka-configs --alter --entity-type topics --entity-name {name} "
-                f"--add-config min.insync.replicas={replicas}"
-            )
         return complaints(name, config)
 
     def check_writable(self, name: str) -> None:

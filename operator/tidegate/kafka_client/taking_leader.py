@@ -1,7 +1,7 @@
 """Whether a partition can take records just now, asked before a transaction has it.
 
-What a transaction has been told of gets a marker at its end, also where it is aborted. Until that is written the
-producer gets no other transaction, so that a partition that can't be written would keep all of them away.
+What a transaction has been told of gets a marker at its end, also where it is aborted. Until that is written, or the
+leader is taken for dead, the producer gets no other transaction.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidegate.kafka_client.codes import NO_ERROR, UNKNOWN_PARTITION, check
 from tidegate.kafka_client.wire import Wire
 
 _LEAST_S: Final = 0.1
-LEAST_IN_SYNC: Final = "min.insync.replicas"
+_LEAST_IN_SYNC: Final = "min.insync.replicas"
 
 
 def leader_that_takes(wire: Wire, topic: str, what: str, deadline: float) -> int:
@@ -35,14 +35,12 @@ def leader_that_takes(wire: Wire, topic: str, what: str, deadline: float) -> int
 
 
 def _check_in_sync(wire: Wire, topic: str, partition: Any, what: str, deadline: float) -> None:
-    """Brokers refuse records, and the markers of transactions, where fewer are. Not known where settings can't be read.
-
-    They are asked for where they may matter only: those of a topic all of whose several replicas are in sync do not.
-    """
-    in_sync = len(partition.isr_nodes)
-    if in_sync >= max(2, len(partition.replica_nodes)):
+    """Brokers refuse records, and the markers of transactions, where fewer are: than ``min.insync.replicas``, or than
+    the topic has at all. Not known where settings can't be read."""
+    in_sync, replicas = len(partition.isr_nodes), len(partition.replica_nodes)
+    if in_sync >= replicas:
         return
     [(code, config)] = topic_settings(wire, [topic], what=what, deadline=deadline).values()
-    least = config.get(LEAST_IN_SYNC, "") if code == NO_ERROR else ""
-    if least.isdecimal() and in_sync < int(least):
-        raise Unavailable(f"{what}: {in_sync} of its replicas are in sync, and {LEAST_IN_SYNC} is {least}")
+    least = config.get(_LEAST_IN_SYNC, "") if code == NO_ERROR else ""
+    if least.isdecimal() and in_sync < min(int(least), replicas):
+        raise Unavailable(f"{what}: {in_sync} of its replicas are in sync, and {_LEAST_IN_SYNC} is {least}")

@@ -1,6 +1,6 @@
 """Records within a transaction that commits offsets: AddPartitionsToTxn, and Produce to the partition's leader.
 
-The leader is looked for first: a transaction with a partition that can't be written can't even be aborted.
+The leader is asked first: an aborted transaction is not over before its marker is in each of its partitions.
 
 Sent raw, as all of the transaction is (``docs/adr/0022-raw-transactions.md``).
 """
