@@ -104,14 +104,14 @@ def test_an_upgrade_leaves_what_the_operator_wrote_and_nothing_of_it_stays(
 def test_helm_refuses_to_leave_a_connection_without_its_secrets(
     apiserver: ApiServer, kube_client: kube.ApiClient, crds_installed: None, restricted_namespace: str
 ) -> None:
-    def attempt(**rbac: Any) -> str:
+    def attempt(*watched: str, **rbac: Any) -> str:
         target = (f"--namespace={NAMESPACE}", f"--kubeconfig={apiserver.kubeconfig}", "--dry-run=server")
         done = helm(
             "install",
             f"r{restricted_namespace[-8:].strip('-')}",
             str(CHART),
             *target,
-            values={"crds": {"enabled": False}, "rbac": rbac},
+            values={"crds": {"enabled": False}, "watchNamespaces": list(watched), "rbac": rbac},
         )
         return "" if done.code == 0 else done.complaint
 
@@ -127,6 +127,10 @@ def test_helm_refuses_to_leave_a_connection_without_its_secrets(
     assert restricted_namespace in refused
     assert restricted_namespace not in attempt(secrets={"namespaces": [restricted_namespace]})
     assert attempt(secrets={"clusterWide": True}) == ""
+    of_some = {"namespaces": [NAMESPACE]}
+    assert restricted_namespace in attempt(NAMESPACE, restricted_namespace, secrets=of_some)
+    # What is in namespaces that are not served is nobody's business.
+    assert restricted_namespace not in attempt(NAMESPACE, secrets=of_some)
 
 
 SCORE_EXCEPTIONS = {
