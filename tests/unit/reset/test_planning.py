@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 from collections.abc import Iterable
 from dataclasses import replace
@@ -253,6 +254,30 @@ def test_times_are_whole_milliseconds_at_or_after_the_asked_one() -> None:
 )
 def test_scope(kafka: FakeKafka, selections: tuple[Selection, ...], covered: list[str]) -> None:
     assert list(targets(kafka, request(ToEarliest(), *selections))) == covered
+
+
+@pytest.mark.parametrize(
+    ("asked", "names"),
+    [
+        (request(ToEarliest()), {"orders", "refunds"}),
+        (request(ToEarliest(), Selection("audit")), {"orders", "refunds", "audit"}),
+        (request(ToEarliest(), Selection("ord*")), None),
+        (request(FromFile(rows({AUDIT: 1}), "offsets.csv")), {"orders", "refunds", "audit"}),
+        (request(FromFile(rows({AUDIT: 1, TopicPartition("no topic\n", 0): 1}), "f")), {"orders", "refunds", "audit"}),
+        (request(FromGroup("other"), Selection("orders")), {"orders", "refunds", "audit"}),
+    ],
+)
+def test_of_a_large_cluster_only_the_topics_concerned_are_asked_for(
+    kafka: FakeKafka, monkeypatch: pytest.MonkeyPatch, asked: RunRequest, names: set[str] | None
+) -> None:
+    kafka.commit_directly("other", {AUDIT: 3, ORDERS[0]: 11})
+    topics, calls = kafka.topics, list[object]()
+    monkeypatch.setattr(kafka, "topics", lambda named=None: calls.append(named) or topics(named))
+
+    with contextlib.suppress(PlanRefused):
+        make_plan(asked, kafka, NOW)
+
+    assert calls == [names]
 
 
 def test_a_live_groups_scope_is_all_of_what_it_subscribes_to(kafka: FakeKafka) -> None:
@@ -594,13 +619,13 @@ def test_spans_are_looked_up_where_most_is_moved() -> None:
 
 def test_few_requests_are_made(kafka: FakeKafka) -> None:
     make_plan(request(ToTimestamp(START + SECOND * 50), Selection("*")), kafka, NOW)
-    metadata = ["topics", "groups", "committed", "capabilities"]
+    metadata = ["groups", "committed", "topics", "capabilities"]
     assert kafka.calls == [*metadata, "offsets_at", "log_bounds", "record_times", "record_times"]
 
 
 def test_nothing_beyond_metadata_is_read_for_a_refusal(kafka: FakeKafka) -> None:
     refusal(kafka, request(ToEarliest(), Selection("payments")))
-    assert kafka.calls == ["topics", "groups", "committed"]
+    assert kafka.calls == ["groups", "committed", "topics"]
 
 
 def test_a_new_group_and_a_topic_it_does_not_read_are_said(kafka: FakeKafka) -> None:

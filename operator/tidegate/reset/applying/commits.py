@@ -7,11 +7,11 @@ who might commit an old offset were let go, whatever they have left open.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 from tidegate.cluster import Kafka
 from tidegate.kafka.errors import OutcomeUnknown, Unavailable
-from tidegate.kafka.model import Offsets, Topic, TopicPartition
+from tidegate.kafka.model import Offsets, TopicPartition
 from tidegate.kafka.ports import GroupTransaction, Kept, OffsetWriter
 from tidegate.reset import marker
 from tidegate.reset.applying.audit import RunAudit
@@ -95,13 +95,13 @@ class RunCommits:
         hanging_s = self.pace.tuning.hanging_s
         return self._marker_undecided(hanging_s) or bool(self.still_open(partitions, hanging_s))
 
-    def drop_hanging(self, targets: Offsets, topics: Mapping[str, Topic]) -> None:
+    def drop_hanging(self, targets: Offsets) -> None:
         """Abort what another run's transaction has left hanging, or this one's would commit it as well.
 
         Open transactions of members look the same, and nothing becomes of them by it. Raises ``Unavailable``.
         """
-        read = {p.topic for p in (*targets, *self._kafka.committed(self.group_id))}
-        everything = [p for topic in sorted(read & topics.keys()) for p in topics[topic].all_partitions()]
+        topics = self._kafka.topics({p.topic for p in (*targets, *self._kafka.committed(self.group_id))})
+        everything = [p for name in sorted(topics) for p in topics[name].all_partitions()]
         if self.still_open(everything, self.pace.tuning.hanging_s):
             with self._writer.transaction() as dropping:
                 self._audit.abort(dropping)

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from tidegate.kafka.model import Topic
 from tidegate.reset.applying.context import RunContext
 from tidegate.reset.applying.failures import PlanOutdated
 
 
-def check_plan(context: RunContext) -> Mapping[str, Topic]:
+def check_plan(context: RunContext) -> None:
     """The plan may be old: the topics are the same ones, their logs still reach to the targets, and where somebody
-    has approved it, the group goes the way that he was told. Returns the cluster's topics.
+    has approved it, the group goes the way that he was told.
 
     Where a topic is the same, its partitions are there: a broker that shows fewer of them lags behind. Raises
     ``PlanOutdated`` and ``KafkaFailure``.
     """
     targets = context.state.targets
-    topics = context.kafka.topics()
+    topics = context.kafka.topics({p.topic for p in context.plan.partitions})
     changed = {
         p.topic for p in context.plan.partitions if p.topic not in topics or topics[p.topic].topic_id != p.topic_id
     }
@@ -34,7 +31,6 @@ def check_plan(context: RunContext) -> Mapping[str, Topic]:
     if context.run.request.manual_approval or context.claim.behind:
         # Planned a while ago, before somebody approved it or before another run was done.
         _check_directions(context)
-    return topics
 
 
 def _check_directions(context: RunContext) -> None:

@@ -123,9 +123,9 @@ class Recovery:
         """By what is committed."""
         everything = frozenset(self._state.targets)
         if not self._commits.any:
-            topics = check_plan(self._context)
+            check_plan(self._context)
             if not self._journal.intents:
-                self._commits.drop_hanging(self._state.targets, topics)
+                self._commits.drop_hanging(self._state.targets)
             return everything
         last = self._journal.intents[-1]
         # Whatever an earlier round has done is looked at again.

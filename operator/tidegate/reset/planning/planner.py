@@ -16,7 +16,7 @@ from tidegate.reset.planning.checks import Asked, check, kinds_written
 from tidegate.reset.planning.measured import Measured
 from tidegate.reset.planning.plan import build_plan, span_ends, with_spans
 from tidegate.reset.planning.refusals import PlanRefused
-from tidegate.reset.planning.scope import is_undecided, scope_of
+from tidegate.reset.planning.scope import is_undecided, scope_of, topics_to_know
 from tidegate.reset.planning.targets import asked_time
 
 __all__ = ["PlanRefused", "decided_group", "look_around", "make_plan"]
@@ -54,10 +54,10 @@ def look_around(request: RunRequest, kafka: ClusterReader) -> tuple[Asked, Offse
     Raises as ``make_plan``.
     """
     target = request.target
-    topics = kafka.topics()
     group = decided_group(request, kafka)
     committed = kafka.committed(request.group_id)
     other = kafka.committed(target.group_id) if isinstance(target, FromGroup) else None
+    topics = kafka.topics(topics_to_know(request, group, committed, other))
     managed = kafka.managed_members(request.group_id) if group.has_members else frozenset()
     scope = scope_of(request, topics, group, committed, other)
     asked = Asked(request, topics, group, scope, other, managed)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from tidegate.kafka.model import Group, Offsets, Topic, TopicPartition
-from tidegate.kafka.names import is_allowed, is_internal, is_pattern, matches
+from tidegate.kafka.names import is_allowed, is_internal, is_pattern, is_topic_name, matches
 from tidegate.reset.model.request import RunRequest, Selection
 from tidegate.reset.model.targets import FromCluster, FromFile, FromGroup, ShiftBy, Undo
 
@@ -36,6 +36,25 @@ def is_undecided(request: RunRequest, group: Group) -> bool:
     """The scope is what the group subscribes to, and just now a rebalance hides that: look again later."""
     named = bool(request.selections) or isinstance(request.target, FromFile | Undo)
     return not named and group.state.is_rebalancing and any(not m.assignment for m in group.members)
+
+
+def topics_to_know(
+    request: RunRequest, group: Group, committed: Offsets, other: Offsets | None = None
+) -> frozenset[str] | None:
+    """The topics of which ``scope_of`` has to know what there is; ``None``: all, since a pattern selects among them.
+
+    A cluster may have very many that no plan is about.
+    """
+    if any(is_pattern(selection.topic) for selection in request.selections):
+        return None
+    target, names = request.target, {selection.topic for selection in request.selections}
+    if isinstance(target, FromFile):
+        names.update(offset.topic for offset in target.offsets)
+    if isinstance(target, Undo):
+        names.update(p.topic for p in (*target.before, *target.absent))
+    names.update(p.topic for p in (*committed, *group.assigned, *(other or ())))
+    # Of what a file calls a topic, and no broker could, there is nothing to know.
+    return frozenset(filter(is_topic_name, names))
 
 
 def scope_of(
