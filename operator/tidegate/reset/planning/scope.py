@@ -51,7 +51,8 @@ def topics_to_know(
     if isinstance(target, FromFile):
         names.update(offset.topic for offset in target.offsets)
     if isinstance(target, Undo):
-        names.update(p.topic for p in (*target.before, *target.absent))
+        names.update(offset.topic for offset in target.before)
+        names.update(p.topic for p in target.absent)
     names.update(p.topic for p in (*committed, *group.assigned, *(other or ())))
     # Of what a file calls a topic, and no broker could, there is nothing to know.
     return frozenset(filter(is_topic_name, names))
