@@ -196,7 +196,7 @@ def _pause_spec(**changes: Any) -> ConsumerGroupPauseSpec:
 
 def _gates(*, held: bool = True, acked: bool = False) -> Gates:
     gates, hold = Gates(), hold_of(_pause_spec(), "payments/inc-4711")
-    for epoch, partition in enumerate(_PARTITIONS):
+    for epoch, partition in enumerate(_PARTITIONS, 1):
         if held:
             gates.take(HoldKey(_GROUP, "orders", partition.partition, holder("conn", "uid")), hold, epoch)
         if acked:
