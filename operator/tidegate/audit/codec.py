@@ -7,7 +7,6 @@ counted and left out. Values are UTF-8 JSON. Keys are unique, so that a topic th
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -15,6 +14,7 @@ from typing import Any, Final
 
 from tidegate.audit.records import Action, Actor, Attribution, AuditTopic, Change, Moved, Part, State
 from tidegate.kafka.model import TopicPartition
+from tidegate.kafka.names import TOPIC_NAME
 from tidegate.versions import AUDIT, VERSION, check
 
 KIND: Final = "change"
@@ -35,7 +35,6 @@ _PARTS: Final = 100_000
 _ROW_BYTES: Final = 16
 """Of a row beside its numbers."""
 
-_TOPIC: Final = re.compile(r"(?![.]{1,2}$)[a-zA-Z0-9._-]{1,249}")
 _LONGEST: Final = {"id": 34_000, "group": 32_767, "run": 34_000, "way": 64, "plan": 256, "approved": 256}
 """A fleet's runs are named after their groups."""
 _LONGEST_NAME: Final = 4096
@@ -186,7 +185,7 @@ def _actor(body: Mapping[str, Any]) -> Actor:
 
 def _offsets(body: Mapping[str, Any]) -> Iterator[tuple[TopicPartition, Moved]]:
     for topic, rows in _object(body.get("offsets"), "offsets").items():
-        if not _TOPIC.fullmatch(topic) or not isinstance(rows, list):
+        if not TOPIC_NAME.fullmatch(topic) or not isinstance(rows, list):
             raise Unreadable("offsets must have a list for each topic")
         for row in rows:
             if not isinstance(row, list) or len(row) != 3:

@@ -35,6 +35,7 @@ from tidegate.control.records import (
     RunKey,
     Value,
 )
+from tidegate.kafka.names import TOPIC_NAME
 from tidegate.versions import VERSION, number_of
 
 INITIAL: Final = "initial"
@@ -53,7 +54,7 @@ _DRAIN_MS: Final = 87_600 * 3_600_000
 _FORMS: Final = {
     "group": (re.compile(r"[^\x00-\x1f\x7f]{1,255}"), "1 to 255 characters, none of them a control character"),
     "topic": (
-        re.compile(r"(?![.]{1,2}$)[a-zA-Z0-9._-]{1,249}"),
+        TOPIC_NAME,
         "a topic's name: 1 to 249 letters, digits, '.', '_' and '-', and not '.' or '..'",
     ),
     "topic_id": (re.compile(r"[a-zA-Z0-9_-]{1,22}"), "a topic id: at most 22 letters, digits, '_' and '-'"),

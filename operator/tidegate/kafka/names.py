@@ -7,18 +7,14 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 INTERNAL_PREFIX: Final = "__"
-
-_TOPIC_NAME: Final = re.compile(r"(?![.]{1,2}$)[a-zA-Z0-9._-]{1,249}")
 """Kafka's own topics (``__consumer_offsets`` …) and ours; ``ClusterReader.topics`` leaves them out."""
+
+TOPIC_NAME: Final = re.compile(r"(?![.]{1,2}$)[a-zA-Z0-9._-]{1,249}")
+"""What a topic can be called (Kafka's ``Topic.validate``), the whole of it."""
 
 
 def is_pattern(text: str) -> bool:
     return "*" in text
-
-
-def is_topic_name(text: str) -> bool:
-    """Whether a topic can be called so (Kafka's ``Topic.validate``)."""
-    return _TOPIC_NAME.fullmatch(text) is not None
 
 
 def is_internal(topic: str) -> bool:

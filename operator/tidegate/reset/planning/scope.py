@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from tidegate.kafka.model import Group, Offsets, Topic, TopicPartition
-from tidegate.kafka.names import is_allowed, is_internal, is_pattern, is_topic_name, matches
+from tidegate.kafka.names import TOPIC_NAME, is_allowed, is_internal, is_pattern, matches
 from tidegate.reset.model.request import RunRequest, Selection
 from tidegate.reset.model.targets import FromCluster, FromFile, FromGroup, ShiftBy, Undo
 
@@ -55,7 +55,7 @@ def topics_to_know(
         names.update(p.topic for p in target.absent)
     names.update(p.topic for p in (*committed, *group.assigned, *(other or ())))
     # Of what a file calls a topic, and no broker could, there is nothing to know.
-    return frozenset(filter(is_topic_name, names))
+    return frozenset(filter(TOPIC_NAME.fullmatch, names))
 
 
 def scope_of(
