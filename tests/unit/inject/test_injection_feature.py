@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 from support.fake_kafka import FakeKafka
 from support.fake_pods import FakePods
 from support.live import live_of
+from support.served_webhook import CONNECTION, POLICY
 from tidegate.inject.environment import injection_of
 from tidegate.inject.feature import InjectionFeature, Parts
 from tidegate.inject.index import PolicyIndex
@@ -28,22 +29,6 @@ from tidegate.resources.connection import AllowSpec
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
-CONNECTION = {
-    "apiVersion": "tidegate.io/v1alpha1",
-    "kind": "KafkaConnection",
-    "metadata": {"name": "kafka", "namespace": "ns", "uid": "c", "generation": 1},
-    "spec": {"bootstrapServers": "kafka:9092"},
-}
-POLICY = {
-    "apiVersion": "tidegate.io/v1alpha1",
-    "kind": "OffsetResetPolicy",
-    "metadata": {"name": "p", "namespace": "ns", "uid": "p", "generation": 1},
-    "spec": {
-        "connectionRef": {"name": "kafka"},
-        "group": "payments",
-        "consumers": {"selector": {"matchLabels": {"app": "payments"}}},
-    },
-}
 
 
 def one_ready_pod(*, budget: int | None = None, failure: KubeFailure | None = None) -> FakePods:
