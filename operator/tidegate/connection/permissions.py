@@ -90,6 +90,6 @@ def said_of(lacking: list[Need], *, asked: int) -> Said:
         PERMISSIONS,
         False,
         MISSING,
-        f"the principal lacks {shown}{more}. Grant it with kafka-acls --add --allow-principal User:NAME and what "
-        "stands behind it; tidegate acls prints all of them",
+        f"the principal lacks {shown}{more}. Grant each by kafka-acls --add --allow-principal User:NAME with "
+        "the options given; tidegate acls prints all of them",
     )
