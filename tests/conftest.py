@@ -23,7 +23,7 @@ from support.stack_fixtures import (
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
-pytest_plugins = ["support.at_once"]
+pytest_plugins = ["support.at_once", "support.threats"]
 
 __all__ = [
     "apiserver",

@@ -1,6 +1,5 @@
 """What the chart grants is what the operator uses, by the API server's audit log; what is more says why."""
 
-import base64
 import json
 import os
 import ssl
@@ -8,27 +7,31 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
-import yaml
 from kubernetes import client as kube
 
 from apiserver.offsets import commit, produce
-from chart.rendering import SPARK, Manifest, environment, kubectl, of_kind, one, template
 from devstack import ApiServer, KafkaCluster
+from support.installed_chart import Installed
 from support.operator_process import FAST, OperatorProcess, Resources, until
+from support.rights import Right, covers
 from support.stack_fixtures import MakeTopic, Unique
 from tidegate.reset.runs.reasons import FINALIZER
 
-Right = tuple[str, str, str]
+Kind = tuple[str, str, str]
 """Verb, API group, resource with its subresource."""
+
+LABELS: Final = {"app": "consumer"}
 
 _AGAIN = "to read it again after a conflict, and when it is no longer listed: neither has to happen"
 
-UNUSED: Mapping[Right, str] = {
+UNUSED: Mapping[Kind, str] = {
     ("get", "tidegate.io", "kafkaconnections"): _AGAIN,
     ("get", "tidegate.io", "consumergrouppauses"): _AGAIN,
     ("get", "tidegate.io", "offsetresetpolicies"): _AGAIN,
@@ -49,7 +52,7 @@ UNUSED: Mapping[Right, str] = {
 
 _EARLIER = "a policy with the finalizer of an earlier version; tests/apiserver/test_uninstall.py"
 
-UNUSED_BY_UNINSTALL: Mapping[Right, str] = {
+UNUSED_BY_UNINSTALL: Mapping[Kind, str] = {
     ("get", "tidegate.io", "offsetresetpolicies"): _EARLIER,
     ("patch", "tidegate.io", "offsetresetpolicies"): _EARLIER,
     ("get", "tidegate.io", "offsetresetapprovals"): "a plan that is approved in this moment",
@@ -64,95 +67,52 @@ UNUSED_BY_UNINSTALL: Mapping[Right, str] = {
 }
 """The same for the account that uninstalls."""
 
-ADMISSION = "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy"
-POLICIES = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
-RIGHTS = ("ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
-LABELS = {"app": "consumer"}
+
+@dataclass(frozen=True)
+class Mode:
+    """How the chart is installed. `values`: by the namespace whose resources are served.
+
+    `in_release`: that is the release's own. `replicas`: how many pods each Deployment has.
+    """
+
+    values: Callable[[str], Mapping[str, Any]]
+    in_release: bool = False
+    replicas: int = 1
 
 
-class Installed:
-    """The chart's objects on the API server, but for CRDs and what only a node would run."""
-
-    def __init__(self, apiserver: ApiServer, client: kube.ApiClient, release: str, namespace: str, served: str) -> None:
-        self._apiserver, self._core = apiserver, kube.CoreV1Api(client)
-        self.namespace, self.name = namespace, f"{release}-tidegate"
-        values = {
-            "watchNamespaces": [served],
-            "metrics": {"service": False},
-            "approval": {"admissionPolicy": "never"},  # the test approves in the name of somebody else
-        }
-        text = template(values, SPARK, ADMISSION, release=release, namespace=namespace)
-        self.manifests: list[Manifest] = [manifest for manifest in yaml.safe_load_all(text) if manifest]
-        # The policies on jobs and restarts hold for the operator, too: they refuse nothing that it does.
-        wanted = (*RIGHTS, *POLICIES, "Secret", "Deployment", "MutatingWebhookConfiguration")
-        kubectl("apply", list(of_kind(self.manifests, *wanted)), self._apiserver.kubeconfig)
-
-    def remove(self) -> None:
-        unbounded = (*POLICIES, "ClusterRole", "ClusterRoleBinding", "MutatingWebhookConfiguration")
-        kubectl("delete", list(of_kind(self.manifests, *unbounded)), self._apiserver.kubeconfig)
-
-    def ca(self) -> str:
-        """By which the operator's own certificate is signed; empty before there is one."""
-        secret = self._core.read_namespaced_secret(f"{self.name}-webhook-tls", self.namespace)
-        return base64.b64decode((secret.data or {}).get("ca.crt", "")).decode()
-
-    def token(self, account: str) -> str:
-        """A token of the ServiceAccount."""
-        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600}}
-        granted = self._core.create_namespaced_service_account_token(account, self.namespace, request)
-        token: str = granted.status.token
-        return token
-
-    def kubeconfig(self, account: str, path: Path) -> Path:
-        """A kubeconfig of the ServiceAccount."""
-        config = json.loads(self._apiserver.kubeconfig.read_text())
-        config["users"][0]["user"] = {"token": self.token(account)}
-        path.touch(mode=0o600)
-        path.write_text(json.dumps(config))
-        return path
-
-    def granted(self, account: str) -> set[Right]:
-        """Everything that the rendered roles of a ServiceAccount allow."""
-        bindings = of_kind(self.manifests, "RoleBinding", "ClusterRoleBinding")
-        roles = {b["roleRef"]["name"] for b in bindings if any(s["name"] == account for s in b["subjects"])}
-        return {
-            (verb, group, resource)
-            for role in of_kind(self.manifests, "Role", "ClusterRole")
-            if role["metadata"]["name"] in roles
-            for rule in role["rules"]
-            for group in rule["apiGroups"]
-            for resource in rule["resources"]
-            for verb in rule["verbs"]
-        }
-
-    def used(self, account: str) -> tuple[set[Right], list[str]]:
-        """What the account has asked for, and what of it was refused for want of a right."""
-        user, used, refused = f"system:serviceaccount:{self.namespace}:{account}", set(), []
-        for line in self._apiserver.audit_log.read_text().splitlines():
-            event = json.loads(line)
-            where = event.get("objectRef") or {}
-            if event["user"]["username"] != user or "resource" not in where:
-                continue
-            resource = "/".join(filter(None, (where["resource"], where.get("subresource"))))
-            used.add((event["verb"], where.get("apiGroup", ""), resource))
-            if event.get("responseStatus", {}).get("code") == 403:
-                refused.append(f"{event['verb']} {resource} in {where.get('namespace', 'the cluster')}")
-        return used, refused
+MODES: Final[Mapping[str, Mode]] = {
+    "namespaces": Mode(lambda served: {"watchNamespaces": [served]}),
+    "cluster, Secrets of the release's namespace": Mode(lambda _: {}, in_release=True),
+    "cluster, Secrets of some namespaces": Mode(lambda served: {"rbac": {"secrets": {"namespaces": [served]}}}),
+    "cluster, all Secrets": Mode(lambda _: {"rbac": {"secrets": {"clusterWide": True}}}),
+    "shards of two replicas": Mode(
+        lambda served: {"watchNamespaces": [served], "shards": 2, "replicas": 2}, replicas=2
+    ),
+}
+_LONG: Final = [pytest.param(name, marks=pytest.mark.nightly, id=name) for name in list(MODES)[1:]]
 
 
-@pytest.fixture
+@pytest.fixture(params=["namespaces", *_LONG])
 def installed(
-    apiserver: ApiServer, kube_client: kube.ApiClient, resources: Resources, unique: Unique
+    request: pytest.FixtureRequest,
+    apiserver: ApiServer,
+    kube_client: kube.ApiClient,
+    resources: Resources,
+    unique: Unique,
 ) -> Iterator[Installed]:
     if apiserver.attached:
         pytest.skip("the audit log is that of an API server of our own")
-    namespace = unique("release")
+    mode, served = MODES[request.param], resources.namespace
+    namespace = served if mode.in_release else unique("release")
     core = kube.CoreV1Api(kube_client)
-    core.create_namespace(kube.V1Namespace(metadata=kube.V1ObjectMeta(name=namespace)))
-    made = Installed(apiserver, kube_client, namespace[-7:].strip("-"), namespace, resources.namespace)
+    if not mode.in_release:
+        core.create_namespace(kube.V1Namespace(metadata=kube.V1ObjectMeta(name=namespace)))
+    release, values = namespace[-7:].strip("-"), mode.values(served)
+    made = Installed(apiserver, kube_client, release, namespace, served, values, mode.replicas)
     yield made
     made.remove()
-    core.delete_namespace(namespace)
+    if not mode.in_release:
+        core.delete_namespace(namespace)
 
 
 def test_the_operator_uses_what_it_is_granted_and_needs_no_more(
@@ -167,56 +127,83 @@ def test_the_operator_uses_what_it_is_granted_and_needs_no_more(
     topic, group = make_topic(2), unique("group")
     produce(kafka.bootstrap, topic, 2, 20)
     commit(kafka.bootstrap, group, topic, {0: 10, 1: 10})
-    account = one(installed.manifests, "Deployment", installed.name)["spec"]["template"]["spec"]["serviceAccountName"]
-    told = environment(installed.manifests, installed.name)
-    addresses = {name: "127.0.0.1:0" for name in told if name.endswith("_ADDRESS")}
-    own = {"TIDEGATE_NAMESPACE": installed.namespace, "TIDEGATE_RUNTIME_DIRECTORY": str(tmp_path / "files")}
-    environ = {**told, **FAST, **addresses, **own}
-    operator = OperatorProcess(
-        installed.kubeconfig(account, tmp_path / "operator.kubeconfig"), resources.namespace, tmp_path, environ
-    )
-
-    with operator:
+    account = installed.account
+    with ExitStack() as stack:
+        operators = [stack.enter_context(each) for each in _operators(installed, tmp_path)]
         ca = until(installed.ca, "there is a certificate")
-        _ask_for_metrics(operator, installed.token(account), ca)
+        _ask_for_metrics(operators[0], installed.token(account), ca)
         _use_everything(resources, kube_client, kafka, topic, group)
-        until(lambda: _all_is_used(installed, account), "every right is used")
+        until(lambda: not _unused(installed, account, UNUSED), "every right is used")
+        if installed.replicas > 1:
+            _take_over(operators, resources, topic, group)
         # A job that is at work, for uninstalling to end.
         resources.reset("left", f"{group}-left", {"offset": 6}, engine="Spark", topics=[topic])
         _driver(resources, "left")
-    used, refused = installed.used(account)
-    assert not refused, operator.tail(200)
-    granted = installed.granted(account)
-    assert granted - used <= UNUSED.keys()
-    assert UNUSED.keys() <= granted, "not granted any more: no reason is needed"
+    log = "\n".join(operator.tail(100) for operator in operators)
+    assert not installed.refused(account), log
+    _compared(installed, account, UNUSED)
 
     # Uninstalling, by its own account: it takes the finalizers off.
     hook = f"{installed.name}-uninstall"
-    command = [sys.executable, "-m", "tidegate.main", "uninstall"]
+    told = installed.told(installed.deployments[0], tmp_path)
+    config = installed.kubeconfig(hook, tmp_path / "hook.kubeconfig")
     done = subprocess.run(
-        [*command, f"--deployment={installed.namespace}/{installed.name}"],
-        env={
-            **os.environ,
-            **environ,
-            "KUBECONFIG": str(installed.kubeconfig(hook, tmp_path / "hook.kubeconfig")),
-            "TIDEGATE_WEBHOOK_ADDRESS": "",
-        },
+        [
+            *(sys.executable, "-m", "tidegate.main", "uninstall"),
+            *(f"--deployment={installed.namespace}/{name}" for name in installed.deployments),
+        ],
+        env={**os.environ, **told, **FAST, "KUBECONFIG": str(config), "TIDEGATE_WEBHOOK_ADDRESS": ""},
         capture_output=True,
         text=True,
         check=False,
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    used, refused = installed.used(hook)
-    assert not refused, done.stderr
-    granted = installed.granted(hook)
-    assert used <= granted
-    assert granted - used <= UNUSED_BY_UNINSTALL.keys()
-    assert UNUSED_BY_UNINSTALL.keys() <= granted, "not granted any more: no reason is needed"
+    assert not installed.refused(hook), done.stderr
+    _compared(installed, hook, UNUSED_BY_UNINSTALL)
 
 
-def _all_is_used(installed: Installed, account: str) -> bool:
-    return not installed.granted(account) - installed.used(account)[0] - UNUSED.keys()
+def _compared(installed: Installed, account: str, reasons: Mapping[Kind, str]) -> None:
+    """Both ways."""
+    granted = installed.granted(account)
+    assert not [use for use in installed.used(account) if not any(covers(right, use) for right in granted)]
+    assert not _unused(installed, account, reasons)
+    assert reasons.keys() <= {_kind(right) for right in granted}, "not granted any more: no reason is needed"
+
+
+def _unused(installed: Installed, account: str, reasons: Mapping[Kind, str]) -> set[Right]:
+    """Each right counts where it is granted, and on the object that it names."""
+    return {right for right in installed.unused(account) if _kind(right) not in reasons}
+
+
+def _kind(right: Right) -> Kind:
+    return right[1:4]
+
+
+def _operators(installed: Installed, folder: Path) -> Iterator[OperatorProcess]:
+    """All of the Deployments' pods, of each the leader first."""
+    config = installed.kubeconfig(installed.account, folder / "operator.kubeconfig")
+    for name in installed.deployments:
+        for number in range(installed.replicas):
+            own = folder / f"{name}-{number}"
+            own.mkdir()
+            yield OperatorProcess(config, installed.served, own, {**installed.told(name, own), **FAST})
+
+
+def _take_over(operators: list[OperatorProcess], resources: Resources, topic: str, group: str) -> None:
+    """Each leader dies, and the other replica does the next work."""
+    leaders, standbys = operators[::2], operators[1::2]
+    assert [_leads(operator) for operator in operators] == [True, False] * len(leaders)
+    for leader in leaders:
+        leader.kill()
+    for standby in standbys:
+        until(lambda: _leads(standby), "the other replica leads")  # noqa: B023 - called here
+    resources.reset("later", group, {"offset": 3}, engine="Direct", topics=[topic])
+    resources.wait_phase("later", "Succeeded")
+
+
+def _leads(operator: OperatorProcess) -> bool:
+    return bool(json.loads(operator.get("/healthz")[1])["leader"])
 
 
 def _use_everything(
@@ -290,7 +277,7 @@ def _use_everything(
 
 def _driver(resources: Resources, reset: str) -> str:
     """The name of its SparkApplication, once there is one, which then has a driver."""
-    application = until(lambda: _application(resources, reset, "-1"), "a SparkApplication")
+    application: str = until(lambda: _application(resources, reset, "-1"), "a SparkApplication")
     driver = {"containers": [{"name": "spark-kubernetes-driver", "image": "spark"}]}
     pod = {"metadata": {"name": f"{application}-driver"}, "spec": driver}
     resources.core.create_namespaced_pod(resources.namespace, pod)

@@ -109,18 +109,50 @@ def allowed(client: kube.ApiClient, account: str, account_namespace: str, asked:
 
 def used(audit_log: Path, account: str, account_namespace: str) -> set[Right]:
     """What a service account asked for and was not refused, without objects' names; ``*`` for what has no namespace."""
+    return {use._replace(name="") for use in used_by_name(audit_log, account, account_namespace)}
+
+
+def used_by_name(audit_log: Path, account: str, account_namespace: str) -> set[Right]:
+    """The same with the name of each object, where the request has one."""
+    requests = _requests(audit_log, account, account_namespace)
+    return {right for right, code in requests if code != HTTPStatus.FORBIDDEN}
+
+
+def refused_requests(audit_log: Path, account: str, account_namespace: str) -> list[str]:
+    """What a service account asked for and was forbidden."""
+    requests = _requests(audit_log, account, account_namespace)
+    return [
+        f"{right.verb} {right.resource} in {right.namespace}"
+        for right, code in requests
+        if code == HTTPStatus.FORBIDDEN
+    ]
+
+
+def covers(right: Right, use: Right) -> bool:
+    """Whether a request is one that this right is for; `use`: with the object's name."""
+    return right[1:4] == use[1:4] and right.namespace in ("*", use.namespace) and right.name in ("", use.name)
+
+
+def _requests(audit_log: Path, account: str, account_namespace: str) -> Iterator[tuple[Right, int | None]]:
+    """Each request that is answered, with the HTTP status."""
     user = f"system:serviceaccount:{account_namespace}:{account}"
-    found: set[Right] = set()
     with audit_log.open() as lines:
         for line in lines:
-            if user not in line or (entry := json.loads(line))["user"]["username"] != user or "objectRef" not in entry:
+            # The last line may be on its way yet.
+            if user not in line or not line.endswith("\n"):
                 continue
-            reference = entry["objectRef"]
+            entry = json.loads(line)
+            reference = entry.get("objectRef") or {}
             resource = "/".join(reference[part] for part in ("resource", "subresource") if reference.get(part))
-            if resource and entry["responseStatus"].get("code") != HTTPStatus.FORBIDDEN:
-                namespace = reference.get("namespace", "*")
-                found.add(Right(namespace, entry["verb"], reference.get("apiGroup", ""), resource))
-    return found
+            if entry["user"]["username"] == user and resource:
+                right = Right(
+                    reference.get("namespace", "*"),
+                    entry["verb"],
+                    reference.get("apiGroup", ""),
+                    resource,
+                    reference.get("name", ""),
+                )
+                yield right, entry.get("responseStatus", {}).get("code")
 
 
 def refusal(act: Callable[[], object]) -> str:
