@@ -13,6 +13,8 @@ _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
 
 
 _ADMISSIONS: Final = ("Injected", "Unchanged", "NotSelected", "Ignored", "Refused", "Failed")
+_STATUSES: Final = (400, 403, 404, 405, 408, 413)
+"""HTTP's, of requests that are refused."""
 
 
 class InjectionMetrics:
@@ -21,6 +23,13 @@ class InjectionMetrics:
             "tidegate_webhook_admissions",
             "Pods that came by: Injected, Unchanged, NotSelected, Ignored, Refused; Failed: it could not be read.",
             ["outcome"],
+            registry=registry,
+        )
+        self._refused = Counter(
+            "tidegate_webhook_refused_requests",
+            "Requests that were refused, by HTTP status: 400 not a review, or one with too many parts; 403 another "
+            "client certificate; 404, 405 another path or method; 408 not sent in time; 413 too large.",
+            ["status"],
             registry=registry,
         )
         self._seconds = Histogram(
@@ -41,12 +50,17 @@ class InjectionMetrics:
         # Here before the first of its kind: a counter counts from the first value that Prometheus sees.
         for outcome in _ADMISSIONS:
             self._admissions.labels(outcome)
+        for status in _STATUSES:
+            self._refused.labels(f"{status}")
         for evicted in Evicted:
             self._evictions.labels(evicted.value)
 
     def admitted(self, outcome: str, seconds: float) -> None:
         self._admissions.labels(outcome).inc()
         self._seconds.observe(seconds)
+
+    def refused(self, status: int) -> None:
+        self._refused.labels(f"{status}").inc()
 
     def certificate_expires(self, at: datetime) -> None:
         self._expires.set(at.timestamp())

@@ -145,6 +145,14 @@ class WebhookServer:
         return context
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            return await self._reviewed(request)
+        except web.HTTPException as refusal:
+            self._parts.metrics.refused(refusal.status)
+            raise
+
+    async def _reviewed(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Raises ``HTTPException`` where it is refused."""
         began = time.monotonic()
         self._admit(request)
         connection: Any = request.protocol

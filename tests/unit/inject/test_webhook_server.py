@@ -49,6 +49,11 @@ class Told(Served):
         [family] = (f for f in self.registry.collect() if f.name == "tidegate_webhook_admissions")
         return {s.labels["outcome"]: s.value for s in family.samples if s.name.endswith("_total")}
 
+    def refused(self) -> dict[str, float]:
+        """How many requests were refused, by HTTP status, without those of which there were none."""
+        [family] = (f for f in self.registry.collect() if f.name == "tidegate_webhook_refused_requests")
+        return {s.labels["status"]: s.value for s in family.samples if s.name.endswith("_total") and s.value}
+
     @property
     def url(self) -> str:
         return f"https://127.0.0.1:{self.port}"
@@ -87,8 +92,12 @@ def test_a_review_is_answered_and_anything_else_refused(tmp_path: Path) -> None:
             (b"x" * (1024 * 1024 + 1), PATH): 413,
             (json.dumps(review()).encode(), "/other"): 404,
         }
+        assert served.refused() == {}
         for (body, path), wanted in cases.items():
             assert (await served.answered(certificates, body, path))[0] == wanted
+        # None of them is a pod that came by.
+        assert served.refused() == {"400": 3, "404": 1, "413": 1}
+        assert sum(served.admitted().values()) == 1
 
     playing(tmp_path, play)
 
