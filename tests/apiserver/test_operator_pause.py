@@ -21,6 +21,7 @@ from apiserver.conftest import StartOperator
 from apiserver.offsets import committed, produce
 from apiserver.own_topics import Own
 from devstack import ApiServer, KafkaCluster
+from support.obeyed import acked
 from support.operator_process import Body, OperatorProcess, Resources, condition_of, until, writes_in
 from support.stack_fixtures import MakeTopic, Unique
 from support.stub_agent import StubAgent
@@ -368,7 +369,7 @@ def test_a_control_topic_that_is_deleted_under_way_is_made_and_written_anew(
         until(lambda: resources.get_pause(p)["status"]["paused"] == "4/4", "and paused")
         gates = own.control.read([group])
         for number in range(PARTITIONS):
-            assert gates.acked(group, TopicPartition(topic, number)) is not None
+            assert acked(gates, group, TopicPartition(topic, number)) is not None
         assert body["metadata"]["generation"] == resources.get_pause(p)["metadata"]["generation"]
         resources.delete_pause(p)
         produce(own.bootstrap, topic, PARTITIONS, 5)

@@ -151,7 +151,7 @@ SCALE_ONLY: Final = {
 def test_each_mode_has_what_a_namespaced_installation_has_and_uses_or_less(
     values: dict[str, Any], less: set[tuple[str, str, str]]
 ) -> None:
-    """By rendering alone, in seconds; with the audit log in tests/apiserver/test_rights.py, of which most is nightly."""
+    """By rendering alone; by the audit log in tests/apiserver/test_rights.py, of which most is nightly."""
     compared = _kinds(_rights(render(NAMESPACED, SPARK), "tidegate"))
     # Where the whole cluster is served, Secrets are read in the release's namespace.
     here = _kinds(_rights(render(values, SPARK), "tidegate"), but=NAMESPACE if values.get("watchNamespaces") else "")

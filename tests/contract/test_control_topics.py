@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource, NewT
 
 from devstack import KafkaCluster
 from support.fake_control import FakeControlTopics, FakeTopics
+from support.obeyed import acked
 from support.operator_process import until
 from tidegate.control.codec import encode_key, encode_value
 from tidegate.control.ports import ControlTopics
@@ -236,7 +237,7 @@ def test_the_very_first_hold_is_not_obeyed_by_an_ack_of_the_empty_topic(world: W
     epochs = world.control.hold({key(): Hold()})
 
     assert epochs[key()] > 0
-    assert world.control.read([GROUP]).acked(GROUP, P0) is None
+    assert acked(world.control.read([GROUP]), GROUP, P0) is None
 
 
 def test_a_released_hold_is_gone_and_the_other_holders_stay(world: World) -> None:
@@ -296,17 +297,17 @@ def test_a_reading_belongs_to_whoever_made_it(world: World) -> None:
 def test_an_ack_of_the_hold_or_later_tells_that_it_was_obeyed(world: World) -> None:
     world.control.ensure()
     epoch = world.control.hold({key(): Hold()})[key()]
-    assert world.control.read([GROUP]).acked(GROUP, P0) is None
+    assert acked(world.control.read([GROUP]), GROUP, P0) is None
 
     world.ack(P0, Ack(epoch, 42, "member-1"))
 
     gates = world.control.read([GROUP])
-    assert gates.acked(GROUP, P0) == Ack(epoch, 42, "member-1")
+    assert acked(gates, GROUP, P0) == Ack(epoch, 42, "member-1")
     again = world.control.hold({key(holder="another"): Hold()})
-    assert world.control.read([GROUP]).acked(GROUP, P0) is None
-    assert world.control.read([GROUP]).acked(GROUP, P0, epoch) == Ack(epoch, 42, "member-1")
+    assert acked(world.control.read([GROUP]), GROUP, P0) is None
+    assert acked(world.control.read([GROUP]), GROUP, P0, epoch) == Ack(epoch, 42, "member-1")
     world.ack(P0, Ack(again[key(holder="another")], 42, "member-1"))
-    assert world.control.read([GROUP]).acked(GROUP, P0) is not None
+    assert acked(world.control.read([GROUP]), GROUP, P0) is not None
 
 
 def test_waiting_ends_with_the_news_or_with_its_time(world: World) -> None:
@@ -322,7 +323,7 @@ def test_waiting_ends_with_the_news_or_with_its_time(world: World) -> None:
     began = time.monotonic()
     gates = world.control.read([GROUP], wait_s=20)
     speaker.join()
-    assert gates.acked(GROUP, P0) is not None
+    assert acked(gates, GROUP, P0) is not None
     assert time.monotonic() - began < 10
 
 
@@ -805,7 +806,7 @@ def test_a_lost_control_topic_holds_nothing_and_is_made_anew(world: World) -> No
     world.ack(P0, Ack(old, 42, "member-1"))
     world.control.write_partitions(SEEN)
     world.control.write_clock()
-    assert world.control.read([GROUP]).acked(GROUP, P0) is not None
+    assert acked(world.control.read([GROUP]), GROUP, P0) is not None
 
     world.lose()
     gates = world.control.read([GROUP])
@@ -818,7 +819,7 @@ def test_a_lost_control_topic_holds_nothing_and_is_made_anew(world: World) -> No
     assert world.control.exist
     assert list(gates.holds) == [key()]
     assert epoch < old
-    assert gates.acked(GROUP, P0) is None, "an ack of the earlier topic looks like one of this"
+    assert acked(gates, GROUP, P0) is None, "an ack of the earlier topic looks like one of this"
     for number in range(10):
         world.control.hold({key(holder=str(number)): Hold()})
     assert world.control.read([GROUP]).ack(GROUP, P0) is None
@@ -868,7 +869,7 @@ def test_acks_are_told_of_the_groups_that_are_asked_about(world: World) -> None:
     gates = world.control.read(["another"])
     assert (dict(gates.acks), gates.heard) == ({}, True)
     assert not world.control.read().acks
-    assert world.control.read([GROUP]).acked(GROUP, P0) == Ack(epoch, 42, "member-1"), "asked about only now"
+    assert acked(world.control.read([GROUP]), GROUP, P0) == Ack(epoch, 42, "member-1"), "asked about only now"
     assert not world.control.read(["another"]).acks
 
 

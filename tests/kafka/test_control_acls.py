@@ -31,6 +31,7 @@ from confluent_kafka.admin import (
 )
 
 from devstack import KafkaCluster
+from support.obeyed import acked
 from support.stack_fixtures import Unique
 from tidegate.audit.records import AuditTopic
 from tidegate.cli.acls import run_acls
@@ -498,7 +499,7 @@ def test_with_what_is_printed_for_a_consumer_it_reads_holds_and_writes_acks_and_
     assert errors[stage.acks] is None
     assert errors[stage.control] is not None
     gates = owner.control.read([stage.group])
-    assert gates.acked(stage.group, stage.partition) == Ack(epoch, 0, "m")
+    assert acked(gates, stage.group, stage.partition) == Ack(epoch, 0, "m")
 
 
 def test_each_printed_permission_that_is_taken_away_is_reported(stage: Stage) -> None:

@@ -19,6 +19,7 @@ from perf.report import Report, Row
 from perf.stage import LIMIT_S, Stage, set_stage, wait
 from support.clients import ConsumerFleet
 from support.clients.producer import SteadyProducer
+from support.obeyed import acked
 from tidegate.kafka.model import TopicPartition
 
 PARTITIONS = (1, 10, 100)
@@ -106,7 +107,7 @@ def pause(stage: Stage, partitions: list[TopicPartition]) -> tuple[float, float]
     acked_s: float | None = None
     while acked_s is None:
         gates = stage.client.control.read([GROUP], wait_s=0.02)
-        if all(gates.acked(GROUP, p) for p in partitions):
+        if all(acked(gates, GROUP, p) for p in partitions):
             acked_s = time.monotonic() - began
         if time.monotonic() - began > LIMIT_S:
             status = stage.get("consumergrouppauses", name).get("status")

@@ -22,6 +22,7 @@ from confluent_kafka import Producer
 from devstack import KafkaCluster
 from support.ack_flood import AFTER
 from support.fuzzing.fuzzer import resident
+from support.obeyed import acked
 from support.stack_fixtures import Unique
 from tidegate.control.acks import MOST_BYTES
 from tidegate.control.codec import encode_key, encode_value
@@ -65,7 +66,7 @@ class Tenant:
         """One pause from its hold to its ack's being seen, and its release; in seconds."""
         began = time.monotonic()
         said = self.ack(self.hold(), offset)
-        while self.client.control.read([self.group], wait_s=0.5).acked(self.group, ORDERS) != said:
+        while acked(self.client.control.read([self.group], wait_s=0.5), self.group, ORDERS) != said:
             assert time.monotonic() - began < DEADLINE_S
         self.client.control.release([self.key])
         return time.monotonic() - began
@@ -131,7 +132,7 @@ def test_a_flood_of_acks_is_bounded_and_leaves_others_alone(
     assert writer.returncode == 0
     said = flooded.ack(epoch, 42)
     written_s = time.monotonic() - began
-    while (gates := _read(flooded)) is None or gates.acked(AFTER, ORDERS) != said:
+    while (gates := _read(flooded)) is None or acked(gates, AFTER, ORDERS) != said:
         paused_s.append(other.pauses(len(paused_s)))
         most = max(most, resident())
         assert reading.broken is None

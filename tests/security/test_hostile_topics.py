@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import Producer
 
 from devstack import KafkaCluster
+from support.obeyed import acked
 from support.stack_fixtures import Unique
 from tidegate.control.codec import encode_key, encode_value
 from tidegate.control.records import Ack, AckKey, Hold, HoldKey
@@ -88,7 +89,7 @@ def test_poison_fails_no_pass_and_no_start(stage: Stage) -> None:
     for client in (stage.client, stage.fresh()):
         assert client.control.ensure() == ()
         gates = client.control.read([GROUP, "g"])
-        assert gates.acked(GROUP, ORDERS) == Ack(stage.epoch, 42, "m")
+        assert acked(gates, GROUP, ORDERS) == Ack(stage.epoch, 42, "m")
         assert set(gates.acks) == {AckKey(GROUP, "orders", 0)}
         assert client.control.unreadable == 2 * len(POISON)
 
@@ -112,13 +113,13 @@ def test_acks_in_another_tenants_ack_topic_count_for_nobody_else(stage: Stage, u
     stage.ack(Ack(stage.epoch, 7, "forged"))
 
     for client in (tenant, stage.fresh(own)):
-        assert client.control.read([GROUP]).acked(GROUP, ORDERS) is None
+        assert acked(client.control.read([GROUP]), GROUP, ORDERS) is None
 
     stage.ack(Ack(stage.epoch, 42, "m"), own)
 
     for client in (tenant, stage.fresh(own)):
-        assert client.control.read([GROUP]).acked(GROUP, ORDERS) == Ack(stage.epoch, 42, "m")
-    assert stage.client.control.read([GROUP]).acked(GROUP, ORDERS) == Ack(stage.epoch, 7, "forged")
+        assert acked(client.control.read([GROUP]), GROUP, ORDERS) == Ack(stage.epoch, 42, "m")
+    assert acked(stage.client.control.read([GROUP]), GROUP, ORDERS) == Ack(stage.epoch, 7, "forged")
 
 
 def test_a_flood_of_acks_takes_little_memory_and_hides_no_true_one(stage: Stage) -> None:
@@ -144,7 +145,7 @@ def test_a_flood_of_acks_takes_little_memory_and_hides_no_true_one(stage: Stage)
     finally:
         tracemalloc.stop()
 
-    assert gates.acked(GROUP, ORDERS) == Ack(stage.epoch, 42, "m")
+    assert acked(gates, GROUP, ORDERS) == Ack(stage.epoch, 42, "m")
     assert held < 2 * MIB, "5,000 acks of strangers alone would be 7 MiB"
 
 

@@ -219,12 +219,6 @@ class Gates:
     def ack(self, group: str, partition: TopicPartition) -> Ack | None:
         return self.acks.get(AckKey(group, partition.topic, partition.partition))
 
-    def acked(self, group: str, partition: TopicPartition, epoch: int | None = None) -> Ack | None:
-        """The ack, where it is of ``epoch`` (absent: the gate's own) or a later one; ``None`` for an open gate."""
-        wanted = self.epoch(group, partition) if epoch is None else epoch
-        ack = self.ack(group, partition)
-        return ack if ack is not None and wanted is not None and ack.epoch >= wanted else None
-
     def of_group(self, group: str) -> Iterator[tuple[HoldKey, Held]]:
         return ((key, held) for key, held in self.holds.items() if key.group == group)
 

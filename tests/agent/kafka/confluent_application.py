@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from devstack.processes import eventually
 from support.limits import write_limit
+from support.obeyed import acked
 from tidegate.control.records import Ack, Hold, HoldKey, LimitKey
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition as Partition
@@ -249,7 +250,7 @@ class Scene:
         return write_limit(self.bootstrap, self.settings.control_topic, key, offset)
 
     def acked(self, partition: int, epoch: int | None = None) -> Ack | None:
-        return self.control.read([self.group]).acked(self.group, Partition(self.topic, partition), epoch)
+        return acked(self.control.read([self.group]), self.group, Partition(self.topic, partition), epoch)
 
     def wait_acked(self, *partitions: int, timeout: float = 20, epoch: int | None = None) -> Ack:
         """The first one's ack."""
