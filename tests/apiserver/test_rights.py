@@ -162,6 +162,11 @@ def test_the_operator_uses_what_it_is_granted_and_needs_no_more(
     assert not installed.refused(hook), done.stderr
     _compared(installed, hook, UNUSED_BY_UNINSTALL)
 
+    # Drivers' and executors' are compared in tests/spark/test_rights_of_jobs.py; `helm test` asks what anybody may ask.
+    jobs = {told["TIDEGATE_SPARK_SERVICE_ACCOUNT"], told["TIDEGATE_SPARK_EXECUTOR_SERVICE_ACCOUNT"]}
+    assert installed.accounts == {account, hook, f"{installed.name}-test", *jobs}, "compare another one's, too"
+    assert not installed.granted(f"{installed.name}-test")
+
 
 def _compared(installed: Installed, account: str, reasons: Mapping[Kind, str]) -> None:
     """Both ways."""

@@ -58,6 +58,11 @@ class Installed:
         return sorted(manifest["metadata"]["name"] for manifest in of_kind(self.manifests, "Deployment"))
 
     @property
+    def accounts(self) -> set[str]:
+        """All ServiceAccounts that the chart makes."""
+        return {manifest["metadata"]["name"] for manifest in of_kind(self.manifests, "ServiceAccount")}
+
+    @property
     def account(self) -> str:
         """The operator's."""
         pod = one(self.manifests, "Deployment", self.deployments[0])["spec"]["template"]["spec"]
@@ -99,8 +104,11 @@ class Installed:
         """What it has asked for and was not refused, with the objects' names."""
         return used_by_name(self._apiserver.audit_log, account, self.namespace)
 
-    def refused(self, account: str) -> list[str]:
-        return refused_requests(self._apiserver.audit_log, account, self.namespace)
+    def refused(self, account: str) -> list[Right]:
+        """What it has asked for and was forbidden, but for namespaces in which other tests have left something."""
+        places = ("*", self.namespace, self.served)
+        refused = refused_requests(self._apiserver.audit_log, account, self.namespace)
+        return [right for right in refused if right.namespace in places]
 
     def unused(self, account: str) -> set[Right]:
         """Of what is granted."""

@@ -118,14 +118,10 @@ def used_by_name(audit_log: Path, account: str, account_namespace: str) -> set[R
     return {right for right, code in requests if code != HTTPStatus.FORBIDDEN}
 
 
-def refused_requests(audit_log: Path, account: str, account_namespace: str) -> list[str]:
-    """What a service account asked for and was forbidden."""
+def refused_requests(audit_log: Path, account: str, account_namespace: str) -> list[Right]:
+    """What a service account asked for and was forbidden, with the names of the objects."""
     requests = _requests(audit_log, account, account_namespace)
-    return [
-        f"{right.verb} {right.resource} in {right.namespace}"
-        for right, code in requests
-        if code == HTTPStatus.FORBIDDEN
-    ]
+    return [right for right, code in requests if code == HTTPStatus.FORBIDDEN]
 
 
 def covers(right: Right, use: Right) -> bool:
