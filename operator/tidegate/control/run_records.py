@@ -44,8 +44,8 @@ def begin(control: ControlTopics, key: RunKey, run: Run) -> Run:
     ``Unavailable``, which does not say whether the record was written: so keep ``uid`` where a successor finds it,
     before this is called.
 
-    Creates the topics where they are missing (``ControlTopics.ensure``). Raises ``Unavailable``, ``Fenced`` where this process was
-    replaced, ``NotAuthorized``, and ``Refused`` where a text is not one of the contract's.
+    Creates the topics where they are missing (``ControlTopics.ensure``). Raises ``Unavailable``, ``Fenced`` where this
+    process was replaced, ``NotAuthorized``, and ``Refused`` where a text is not one of the contract's.
     """
     known = executed(control, key)
     if known is not None:

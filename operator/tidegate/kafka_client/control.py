@@ -205,7 +205,9 @@ class KafkaControlTopics:
         record = dict([encoded(key, claim)])
         topic = describe_existing(self._wire, self._names).get(self._names[0])
         if topic is not None and len(topic.partitions) != 1:
-            raise Refused(f"claim group {key.group}: topic {topic.name} has {len(topic.partitions)} partitions, not one")
+            raise Refused(
+                f"claim group {key.group}: topic {topic.name} has {len(topic.partitions)} partitions, not one"
+            )
         [appended] = self._writes.write(record).values()
         if appended.at_ms is None:
             raise Refused(f"claim group {key.group}: {self._without_clock}")

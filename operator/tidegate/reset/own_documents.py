@@ -8,6 +8,7 @@ known here, several times a second for each run that is under way.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from time import monotonic
@@ -47,24 +48,40 @@ class OwnDocuments:
     def __init__(self, now_s: Callable[[], float] = monotonic) -> None:
         self._now_s = now_s
         self._documents: dict[str, OwnDocument] = {}
+        self._ended: deque[tuple[float, str, OwnDocument]] = deque()
 
     def begin(self, location: str) -> None:
         """A job of this process has the run from now on."""
-        self._documents.setdefault(location, OwnDocument())
+        self._forget_ended()
+        self._documents[location] = OwnDocument()
 
     def end(self, location: str) -> None:
-        """It has ended."""
-        self._documents.pop(location, None)
+        """It has ended: the operator is about to look how."""
+        self._forget_ended()
+        document = self._documents.get(location)
+        if document is not None:
+            self._ended.append((self._now_s() + RECENT_S, location, document))
 
     def of(self, location: str) -> OwnDocument | None:
         """``None``: no job of this process has the run."""
         return self._documents.get(location)
 
     def recent(self, location: str) -> Stored | None:
+        """``None``: it has to be read."""
+        self._forget_ended()
         document = self._documents.get(location)
         if document is None or self._now_s() - document.seen_s >= RECENT_S:
             return None
         return document.newest
+
+    def _forget_ended(self) -> None:
+        while self._ended and self._ended[0][0] <= self._now_s():
+            try:
+                _, location, document = self._ended.popleft()
+            except IndexError:  # another thread was quicker
+                return
+            if self._documents.get(location) is document:
+                del self._documents[location]
 
     def written(self, document: OwnDocument, stored: Stored | None) -> None:
         """Written, or read, in its turn; ``None``: what it is now is not known."""

@@ -47,9 +47,9 @@ from tidegate.policy.keeping import Features
 from tidegate.policy.parts import Parts as PolicyParts
 from tidegate.policy.reconcile import PolicyReconciler
 from tidegate.reset.config_map_store import ConfigMapRunStore
+from tidegate.reset.own_documents import OwnDocuments
 from tidegate.reset.runs.in_process import DirectRunner
 from tidegate.reset.store import RunStore
-from tidegate.reset.own_documents import OwnDocuments
 from tidegate.reset.stores import open_store
 from tidegate.resources.reset import Engine
 from tidegate.retention.feature import Parts as RetentionParts

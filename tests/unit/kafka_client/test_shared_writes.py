@@ -120,5 +120,3 @@ def test_a_defect_in_one_write_keeps_nobody_waiting(topic: Topic, writes: Shared
 def test_nothing_is_written_for_no_records(topic: Topic, writes: SharedWrites) -> None:
     assert writes.write({}) == {}
     assert topic.writes == []
-
-

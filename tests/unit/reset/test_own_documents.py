@@ -16,6 +16,9 @@ from tidegate.reset.own_documents import RECENT_S, OwnDocuments
 from tidegate.reset.store import RunNotFound, StaleAttempt
 from tidegate.resources.reset import ResetPhase
 
+RUN_BEGUN = 0
+"""Attempts at a run that was created just now."""
+
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 
@@ -187,11 +190,31 @@ def test_after_a_write_that_failed_it_is_read_again(world: World) -> None:
     assert world.server.asked == ["read", "read", "replace"]
 
 
-def test_nothing_is_kept_of_a_job_that_has_ended(world: World) -> None:
+def test_what_a_job_has_left_is_known_until_the_operator_has_seen_it(world: World) -> None:
     job = world.job()
     job.begin_attempt()
     world.own.end(job.location)
     world.server.asked.clear()
+    world.operator().load()
+    assert world.server.asked == []
 
+    world.now_s += RECENT_S
     world.operator().load()
     assert world.server.asked == ["read"]
+    assert world.own.of(job.location) is None
+
+
+def test_the_next_job_of_a_run_begins_with_nothing(world: World) -> None:
+    first = world.job()
+    first.begin_attempt()
+    world.own.end(first.location)
+    world.elsewhere().begin_attempt()
+    world.server.asked.clear()
+
+    next_one = world.job()
+    assert next_one.load().attempt == RUN_BEGUN + 2
+    world.now_s += RECENT_S
+    next_one.begin_attempt()
+    assert world.server.asked == ["read", "read", "replace"], "the end of the first is not that of the next one"
+    next_one.load()
+    assert world.server.asked[3:] == []
