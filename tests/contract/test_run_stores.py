@@ -43,6 +43,7 @@ from tidegate.reset.model.targets import (
     ToTimestamp,
     Undo,
 )
+from tidegate.reset.own_documents import OwnDocuments
 from tidegate.reset.store import Run, RunNotFound, RunStore, StaleAttempt
 from tidegate.reset.stores import open_store
 from tidegate.resources.reset import ResetPhase, Way
@@ -109,15 +110,20 @@ def a_result(message: str = "3 partitions moved") -> RunResult:
     return RunResult(ResetPhase.SUCCEEDED, "Verified", message, NOON, Way.HANDOVER, 1, 0, Standstill(0.2, 1.5))
 
 
-@pytest.fixture(params=["directory", pytest.param("configmap", marks=pytest.mark.apiserver)])
+@pytest.fixture(
+    params=["directory", *(pytest.param(kind, marks=pytest.mark.apiserver) for kind in ("configmap", "own job's"))]
+)
 def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> MakeStore:
-    """Makes stores of one and the same run, as different processes would."""
+    """Makes stores of one and the same run, as different processes would, or a job of the operator's own."""
     name = f"run-{uuid.uuid4().hex[:8]}"
     if request.param == "directory":
         return lambda: DirectoryRunStore(tmp_path / "runs", name)
     client = request.getfixturevalue("kube_client")
     namespace = request.getfixturevalue("namespace")
-    return lambda: ConfigMapRunStore(namespace, name, api_client=client)
+    if request.param == "configmap":
+        return lambda: ConfigMapRunStore(namespace, name, api_client=client)
+    own = OwnDocuments()
+    return lambda: ConfigMapRunStore(namespace, name, api_client=client, own=own, is_jobs=True)
 
 
 def test_a_new_run_is_as_it_was_asked_for(make_store: MakeStore) -> None:

@@ -64,13 +64,23 @@ class Acks:
     def ask(self, groups: Collection[str]) -> bool:
         """Keep acks of these as well; whether some are new, and the topic has to be read from its start for them."""
         are_new = not self._asked.keys() >= set(groups)
-        for group in groups:
-            self._asked.pop(group, None)
-            self._asked[group] = None
+        self._asked_lately(groups)
         for group in list(islice(self._asked, max(0, len(self._asked) - max(MOST_GROUPS, len(groups))))):
             self._forget(group)
             del self._asked[group]
         return are_new
+
+    def keeps(self, groups: Collection[str]) -> bool:
+        """Whether acks of all of these are kept; if so, they count as asked about once more."""
+        if not self._asked.keys() >= set(groups):
+            return False
+        self._asked_lately(groups)
+        return True
+
+    def _asked_lately(self, groups: Collection[str]) -> None:
+        for group in groups:
+            self._asked.pop(group, None)
+            self._asked[group] = None
 
     def of(self, groups: Iterable[str]) -> dict[AckKey, Ack]:
         """The acks of these groups; later records do not change the result."""

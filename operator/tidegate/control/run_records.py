@@ -44,12 +44,14 @@ def begin(control: ControlTopics, key: RunKey, run: Run) -> Run:
     ``Unavailable``, which does not say whether the record was written: so keep ``uid`` where a successor finds it,
     before this is called.
 
-    The topics must be there (``ControlTopics.ensure``). Raises ``Unavailable``, ``Fenced`` where this process was
-    replaced, ``NotAuthorized``, and ``Refused`` where a text is not one of the contract's.
+    Creates the topics where they are missing (``ControlTopics.ensure``). Raises ``Unavailable``, ``Fenced`` where this
+    process was replaced, ``NotAuthorized``, and ``Refused`` where a text is not one of the contract's.
     """
     known = executed(control, key)
     if known is not None:
         return known
+    if not control.exist:
+        control.ensure()
     control.note_runs({key: run})
     # Somebody else's may have come before ours. A topic that was lost meanwhile has neither: begin again.
     return executed(control, key) or begin(control, key, run)

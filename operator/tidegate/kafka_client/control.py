@@ -33,6 +33,7 @@ from tidegate.kafka_client.control_reader import ControlReader
 from tidegate.kafka_client.control_writer import Appended, ControlWriter, encoded
 from tidegate.kafka_client.fenced_writer import FencedWriter, WriterProcess
 from tidegate.kafka_client.log_offsets import LogOffsets
+from tidegate.kafka_client.shared_writes import Records, SharedWrites
 from tidegate.kafka_client.wire import Wire
 
 _MADE_KNOWN_S: Final = 15.0
@@ -65,11 +66,14 @@ class KafkaControlTopics:
         self._failure: KafkaFailure | None = None
         """Of the newest reading, and when it began."""
         self._failed_s = 0.0
-        # Apart from the other: a write that waits for a broker must not hold up those who only look.
-        self._write_lock = threading.Lock()
+        self._ensure_lock = threading.Lock()
+        self._ensured: tuple[float, tuple[str, ...]] | None = None
+        """When the newest ``ensure`` began that has ended well, and its answer."""
         self._reader = ControlReader(connection, self._names, wire, log_offsets)
         self._writer = ControlWriter(connection, self._names, wire)
         self._fenced = FencedWriter(wire, self._names[0], operator, process or WriterProcess()) if operator else None
+        # Apart from reading: a write that waits for a broker must not hold up those who only look.
+        self._writes = SharedWrites(self._append)
 
     @property
     def exist(self) -> bool:
@@ -80,7 +84,7 @@ class KafkaControlTopics:
         return self._reader.unreadable
 
     def close(self) -> None:
-        with self._lock, self._write_lock:
+        with self._lock, self._writes.turn:
             self._reader.close()
             self._writer.close()
             if self._fenced is not None:
@@ -89,22 +93,27 @@ class KafkaControlTopics:
     # --- the topics ---------------------------------------------------------------------------------------------------
 
     def ensure(self) -> tuple[str, ...]:
-        with self._lock:
+        asked_s = time.monotonic()
+        with self._ensure_lock:
+            # Of many who ask at once most have waited for one that began after they had asked.
+            if self._ensured is not None and self._ensured[0] > asked_s:
+                return self._ensured[1]
+            began_s = time.monotonic()
             facts = topic_facts(self._wire, self._names)
             missing = [name for name in self._names if name not in facts]
             if missing:
                 self._create(missing)
                 facts = self._described_facts()
             if self._fenced is not None:
-                with self._write_lock:
-                    self._fenced.take_over()
+                self._fenced.take_over()
             self._forget_stale_acks()
-            return complaints(*(facts[name] for name in self._names))
+            found = complaints(*(facts[name] for name in self._names))
+            self._ensured = began_s, found
+            return found
 
     def confirm(self) -> None:
         if self._fenced is not None:
-            with self._write_lock:
-                self._fenced.confirm()
+            self._fenced.confirm()
 
     def _create(self, names: list[str]) -> None:
         what = f"create topic {' and '.join(names)}"
@@ -136,7 +145,8 @@ class KafkaControlTopics:
         with self._lock:
             # Of many who ask at once most have waited for somebody's reading that began after they had asked.
             before = self._reader.taken
-            if groups or wait_s or self._read_s <= asked_s or not self._reader.is_whole:
+            is_newer = self._read_s > asked_s and self._reader.is_whole
+            if wait_s or not is_newer or not self._reader.keeps(groups):
                 self._refresh(groups, asked_s)
             if not wait_s or self._reader.taken > before:
                 return self._reader.gates(groups)
@@ -172,14 +182,13 @@ class KafkaControlTopics:
 
     def hold(self, holds: Mapping[HoldKey, Hold]) -> Mapping[HoldKey, int]:
         records = dict(encoded(key, hold) for key, hold in holds.items())
-        with self._write_lock:
-            appended = self._append(records)
-            # Epoch 0 is what an agent says of an open gate when it has found no control record: no hold may have it.
-            first = [key for key, at in appended.items() if at.offset == 0]
-            appended |= self._append({key: records[key] for key in first})
+        appended = self._writes.write(records)
+        # Epoch 0 is what an agent says of an open gate when it has found no control record: no hold may have it.
+        first = [key for key, at in appended.items() if at.offset == 0]
+        appended |= self._writes.write({key: records[key] for key in first})
         return {key: appended[encode_key(key)].offset for key in holds}
 
-    def _append(self, records: Mapping[bytes, bytes | None]) -> dict[bytes, Appended]:
+    def _append(self, records: Records) -> dict[bytes, Appended]:
         if self._fenced is not None:
             return self._fenced.write(records)
         return self._writer.write(self._names[0], records)
@@ -189,19 +198,17 @@ class KafkaControlTopics:
 
     def _take_back(self, keys: Iterable[Key]) -> None:
         tombstones = dict(encoded(key, None) for key in keys)
-        with self._write_lock:
-            if self._names[0] in describe_existing(self._wire, self._names):
-                self._append(tombstones)
+        if self._names[0] in describe_existing(self._wire, self._names):
+            self._writes.write(tombstones)
 
     def claim(self, key: ClaimKey, claim: Claim) -> None:
         record = dict([encoded(key, claim)])
-        with self._write_lock:
-            topic = describe_existing(self._wire, self._names).get(self._names[0])
-            if topic is not None and len(topic.partitions) != 1:
-                raise Refused(
-                    f"claim group {key.group}: topic {topic.name} has {len(topic.partitions)} partitions, not one"
-                )
-            [appended] = self._append(record).values()
+        topic = describe_existing(self._wire, self._names).get(self._names[0])
+        if topic is not None and len(topic.partitions) != 1:
+            raise Refused(
+                f"claim group {key.group}: topic {topic.name} has {len(topic.partitions)} partitions, not one"
+            )
+        [appended] = self._writes.write(record).values()
         if appended.at_ms is None:
             raise Refused(f"claim group {key.group}: {self._without_clock}")
 
@@ -215,26 +222,23 @@ class KafkaControlTopics:
     def write_partitions(self, records: Mapping[PartitionKey, PartitionSeen | None]) -> None:
         left = iter([encoded(key, seen) for key, seen in records.items()])
         while some := dict(islice(left, _WRITTEN_AT_ONCE)):
-            with self._write_lock:
-                self._append(some)
+            self._writes.write(some)
 
     def note_runs(self, records: Mapping[RunKey, Run | None]) -> None:
-        encoded_records = dict(encoded(key, run) for key, run in records.items())
-        with self._write_lock:
-            self._append(encoded_records)
+        self._writes.write(dict(encoded(key, run) for key, run in records.items()))
 
     def write_clock(self) -> int:
         key = encode_key(ClockKey())
-        with self._write_lock:
-            at_ms = self._append({key: CLOCK_VALUE})[key].at_ms
+        at_ms = self._writes.write({key: CLOCK_VALUE})[key].at_ms
         if at_ms is None:
             raise Refused(f"read the broker's clock: {self._without_clock}")
         return at_ms
 
     def _forget_stale_acks(self) -> None:
         """Needs Write on the ack topic, which only this case does."""
-        self._reader.refresh(())
-        stale = self._reader.acks_ahead()
+        with self._lock:
+            self._reader.refresh(())
+            stale = self._reader.acks_ahead()
         if stale:
-            with self._write_lock:
+            with self._writes.turn:
                 self._writer.write(self._names[1], dict.fromkeys(map(encode_key, stale)))

@@ -81,6 +81,10 @@ class ControlReader:
         """As they were read last, with the acks of these groups."""
         return self._gates.copy(self._acks.of(groups), heard=self._acks.heard)
 
+    def keeps(self, groups: Collection[str]) -> bool:
+        """Whether acks of all of these were kept already when the topics were read last."""
+        return self._acks.keeps(groups)
+
     def acks_ahead(self) -> Collection[AckKey]:
         """Acks of epochs that the control topic has not come to."""
         return self._acks.ahead()

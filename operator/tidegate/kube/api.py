@@ -15,7 +15,7 @@ API_TIMEOUT_S: Final = (5.0, 15.0)
 """(connecting, reading) of one call to the API server."""
 
 
-_CONNECTIONS: Final = 64
+_CONNECTIONS: Final = 256
 """That are kept open: as many as there are threads that call at once. One too many is opened for each call, and each
 greets the API server by TLS."""
 

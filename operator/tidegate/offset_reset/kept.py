@@ -88,10 +88,11 @@ class Kept:
 
         def keep() -> None:
             control = live.kafka.control
-            control.ensure()
             key = of_reset(namespace, name_of(body))
             record = replace(ended_run(body, status, status.finished_at), connection=live.uid)
             earlier = executed(control, key)
+            if not control.exist:
+                control.ensure()
             if earlier is not None and earlier.is_newer:
                 _log.warning("%s: it can't be undone once deleted: a newer version has its record", label_of(body))
                 return

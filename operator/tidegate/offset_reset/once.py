@@ -79,12 +79,8 @@ class Once:
             return False
         control = live.kafka.control
         run = Run(run_uid(uid_of(body), name_of(body)), epoch_ms(status.started_at))
-
-        def begin_it() -> Run:
-            control.ensure()
-            return begin(control, policy.key, run)
-
-        return _is_its_own(await in_thread(self._parts.patient_executor, begin_it), body)
+        known = await in_thread(self._parts.patient_executor, begin, control, policy.key, run)
+        return _is_its_own(known, body)
 
     async def note_end(self, body: Object, status: OffsetResetStatus, now: datetime) -> None:
         """Say how it ended. That it began is enough to keep it from running again, so this may fail, and is not done

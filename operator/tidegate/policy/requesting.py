@@ -77,8 +77,9 @@ class Requesting:
         self._parts = parts
         self._created: dict[str, tuple[int, Object]] = {}
         """By policy, its generation when this process last created an OffsetReset, and the spec of that as stored."""
-        self._read: dict[str, tuple[float, Object]] = {}
-        """By policy, the OffsetReset that was read last, and when (monotonic seconds)."""
+        self._read: dict[str, tuple[str, float, Object | None]] = {}
+        """By policy, the name of the OffsetReset that was read or created last, when (monotonic seconds), and what was
+        there."""
 
     def forget(self, uid: str) -> None:
         """The policy is gone."""
@@ -217,6 +218,7 @@ class Requesting:
         try:
             made = await in_thread(self._parts.executor, kube.make, RESETS, body, name, reset_spec(body))
         except Conflict:
+            self._read.pop(uid_of(body), None)
             draft.look_in(0)  # somebody was quicker: a pass before a crash, or a user
             return
         except KubeFailure as failure:
@@ -227,25 +229,30 @@ class Requesting:
             draft.look_in(_TRY_AGAIN_S)
             return
         self._created[uid_of(body)] = (draft.generation, made["spec"])
+        self._read[uid_of(body)] = name, self._parts.clock.monotonic(), made
         draft.tell(EventType.NORMAL, "Created", f"created OffsetReset {name}", f"{wanted.id}/Created")
         _follow(made, status_of(made), wanted, draft)
 
     async def _there(self, body: Object, name: str) -> Object | None:
         """The OffsetReset of this name as a watch has told of it; read where none has, or not for a while.
 
-        An older state than the API server's does no harm: it is deleted only if it is still as it is here.
+        An older state than the API server's does no harm: it is deleted only if it is still as it is here, and created
+        only if there is none.
         """
         uid, now_s = uid_of(body), self._parts.clock.monotonic()
         told = self._parts.told_of_reset(namespace_of(body), name)
-        read_s, read = self._read.get(uid, (-_MISSED_S, None))
+        read_name, read_s, read = self._read.get(uid, ("", 0.0, None))
+        if read_name != name:
+            read_s, read = -_MISSED_S, None
         if told is not None and read is not None and uid_of(told) == uid_of(read) and now_s - read_s < _MISSED_S:
             return max(told, read, key=version_of)
+        if told is None and read is None and now_s - read_s < _LOOK_S:
+            return None
         try:
             read = await in_thread(self._parts.executor, self._parts.kube.get, RESETS, namespace_of(body), name)
         except NotFound:
-            self._read.pop(uid, None)
-            return None
-        self._read[uid] = now_s, read
+            read = None
+        self._read[uid] = name, now_s, read
         return read
 
     async def _executed(self, body: Object, reset_id: str, live: Live) -> Run | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -41,7 +41,8 @@ from tidegate.reset.document import (
 )
 from tidegate.reset.evidence import left_out
 from tidegate.reset.model.request import RunRequest
-from tidegate.reset.store import Run, RunNotFound
+from tidegate.reset.own_documents import OwnDocuments, Stored
+from tidegate.reset.store import Run, RunNotFound, StaleAttempt
 from tidegate.versions import RUN, VERSION, NewerVersion, check, said
 
 CONFIG_MAP_LIMIT_BYTES = 1024 * 1024
@@ -61,20 +62,14 @@ _PARTS = ("request.json", "plan.json", "journal.jsonl", "result.json", "evidence
 _KNOWN = frozenset({VERSION, "attempt", "approved", *_PARTS, *(f"{part}.gz" for part in _PARTS)})
 
 
-@dataclass(frozen=True, slots=True)
-class _Stored:
-    """A ConfigMap as read: the API's object, and the run in it."""
-
-    config_map: Mapping[str, Any]
-    run: Run
-
-
 class ConfigMapRunStore(DocumentStore):
     """``configmap://namespace/name``: a ConfigMap with a key for each part of the run.
 
     ``owner`` is an owner reference (``apiVersion``, ``kind``, ``name``, ``uid``): the ConfigMap goes with it. Only
     :meth:`create` needs it. ``api_client``: a ``kubernetes.client.ApiClient``; without it, that of ``KUBECONFIG`` or
     of the pod's service account.
+
+    ``own``: the documents of this process's jobs, of which this one may be; ``is_jobs``: it is.
 
     Its callers may stand in the middle of an apply, so an API server that is away is asked again for ``patience_s``
     before ``StoreUnavailable`` is raised.
@@ -89,6 +84,8 @@ class ConfigMapRunStore(DocumentStore):
         owner: Mapping[str, Any] | None = None,
         clock: Clock | None = None,
         patience_s: float = API_PATIENCE_S,
+        own: OwnDocuments | None = None,
+        is_jobs: bool = False,
     ) -> None:
         from tidegate.kube.core import CoreObjects  # half a second of imports, for those who use it only
 
@@ -98,6 +95,10 @@ class ConfigMapRunStore(DocumentStore):
         self._owner = dict(owner or {})
         self._clock = clock or SystemClock()
         self._call = PatientCalls(self.location, self._clock, patience_s, StoreUnavailable)
+        self._own = own or OwnDocuments()
+        self._is_jobs = is_jobs
+        if is_jobs:
+            self._own.begin(self.location)
 
     @property
     def location(self) -> str:
@@ -120,7 +121,11 @@ class ConfigMapRunStore(DocumentStore):
         return run
 
     def load(self) -> Run:
-        return self._read().run
+        stored = self._own.recent(self.location)
+        if stored is None:
+            stored = self._read()
+            self._own.read(self.location, stored)
+        return stored.run
 
     def read_owner(self) -> Mapping[str, Any] | None:
         """The owner reference of the ConfigMap, as the API has it; ``None`` where it has none."""
@@ -128,31 +133,60 @@ class ConfigMapRunStore(DocumentStore):
         return next(iter(metadata.get("ownerReferences") or ()), None)
 
     def _change(self, change: Change) -> Run:
+        document = self._own.of(self.location)
+        if document is None:
+            return self._changed(change).run
+        with document.turn:
+            known = document.newest if self._is_jobs else None
+            # Whatever keeps the write from ending well, what the document is then is not known.
+            self._own.written(document, None)
+            changed = self._changed_from(known, change) or self._changed(change)
+            self._own.written(document, changed)
+            return changed.run
+
+    def _changed_from(self, known: Stored | None, change: Change) -> Stored | None:
+        """``None``: what was known is not what there is, or does not suffice to tell that nothing is to be done."""
+        if known is None:
+            return None
+        try:
+            changed = change(known.run)
+        except (StaleAttempt, ValueError):
+            return None
+        return None if changed is known.run else self._replaced(known, changed)
+
+    def _changed(self, change: Change) -> Stored:
         for conflicts in range(MAX_CONFLICTS):
             stored = self._read()
             changed = change(stored.run)
             if changed is stored.run:
-                return changed
-            data, binary = self._encode(changed, stored)
-            config_map = {**stored.config_map, "data": data, "binaryData": binary}
-            status, answer = self._call(self._core.replace, _CONFIG_MAPS, self._namespace, self._name, config_map)
-            if status is None:
-                return changed
-            if status == 404:
-                raise RunNotFound(f"{self.location} was removed")
-            if status != 409:
-                raise StoreFailure(f"can't write {self.location}: {answer}")
+                return stored
+            replaced = self._replaced(stored, changed)
+            if replaced is not None:
+                return replaced
             # Somebody else was faster (or our own write arrived and its answer did not): look again.
             self._clock.sleep(0.005 * min(conflicts, 10))
         raise StoreUnavailable(f"{self.location} was changed by others {MAX_CONFLICTS} times in a row")
 
-    def _read(self) -> _Stored:
+    def _replaced(self, stored: Stored, changed: Run) -> Stored | None:
+        """As it is written; ``None`` where it is not as it was stored any more."""
+        data, binary = self._encode(changed, stored)
+        config_map = {**stored.config_map, "data": data, "binaryData": binary}
+        status, answer = self._call(self._core.replace, _CONFIG_MAPS, self._namespace, self._name, config_map)
+        if status == 409:
+            return None
+        if status == 404:
+            raise RunNotFound(f"{self.location} was removed")
+        if status is not None:
+            raise StoreFailure(f"can't write {self.location}: {answer}")
+        return Stored(answer, changed)
+
+    def _read(self) -> Stored:
         status, answer = self._call(self._core.read, _CONFIG_MAPS, self._namespace, self._name)
         if status == 404:
             raise RunNotFound(f"there is no ConfigMap {self._namespace}/{self._name}")
         if status is not None:
             raise StoreFailure(f"can't read {self.location}: {answer}")
-        return _Stored(answer, self._decode(answer.get("data") or {}, answer.get("binaryData") or {}))
+        return Stored(answer, self._decode(answer.get("data") or {}, answer.get("binaryData") or {}))
 
     def _decode(self, data: Mapping[str, str], binary: Mapping[str, str]) -> Run:
         def part(name: str) -> bytes | None:
@@ -183,7 +217,7 @@ class ConfigMapRunStore(DocumentStore):
         except (ValidationError, ValueError) as error:
             raise StoreFailure(f"{self.location} is not a run's ConfigMap: {error}") from error
 
-    def _encode(self, run: Run, stored: _Stored | None) -> tuple[dict[str, str], dict[str, str]]:
+    def _encode(self, run: Run, stored: Stored | None) -> tuple[dict[str, str], dict[str, str]]:
         """``data`` and ``binaryData``; parts that did not change since ``stored`` are taken over as they are."""
         before = stored.run if stored else None
         old_data: Mapping[str, str] = (stored.config_map.get("data") or {}) if stored else {}

@@ -20,6 +20,7 @@ from tidegate.reset.config_map_store import ConfigMapRunStore, default_client
 from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.document import Change, DocumentStore
 from tidegate.reset.model.request import RunRequest
+from tidegate.reset.own_documents import OwnDocuments
 from tidegate.reset.store import Run, RunStore
 
 
@@ -46,10 +47,17 @@ class MemoryRunStore(DocumentStore):
             return self._run
 
 
-def open_store(location: str, *, api_client: Any = None, owner: Mapping[str, Any] | None = None) -> RunStore:
+def open_store(
+    location: str,
+    *,
+    api_client: Any = None,
+    owner: Mapping[str, Any] | None = None,
+    own: OwnDocuments | None = None,
+) -> RunStore:
     """The store at ``file:///folder/name`` or ``configmap://namespace/name``; nothing is read yet.
 
-    ``api_client`` and ``owner``: see :class:`ConfigMapRunStore`. Raises ``ValueError`` for any other location.
+    ``own``: where it is opened for a job of this process, the documents of all of these. ``api_client`` and ``owner``:
+    see :class:`ConfigMapRunStore`. Raises ``ValueError`` for any other location.
     """
     url = urlsplit(location)
     match url.scheme:
@@ -57,7 +65,8 @@ def open_store(location: str, *, api_client: Any = None, owner: Mapping[str, Any
             path = Path(unquote(url.path))
             return DirectoryRunStore(path.parent, path.name)
         case "configmap" if url.netloc and re.fullmatch(r"/[^/]+", url.path):
-            return ConfigMapRunStore(url.netloc, url.path[1:], api_client=api_client, owner=owner)
+            name, is_jobs = url.path[1:], own is not None
+            return ConfigMapRunStore(url.netloc, name, api_client=api_client, owner=owner, own=own, is_jobs=is_jobs)
     raise ValueError(f"{location!r} is not a run store: file:///folder/name or configmap://namespace/name")
 
 

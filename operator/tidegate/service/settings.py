@@ -264,7 +264,7 @@ class Settings(BaseModel):
     max_launches: Annotated[int, Field(ge=1, le=100)] = 12
     """How often a run's job is started in all before the run fails."""
 
-    threads: Annotated[int, Field(ge=2, le=64)] = 8
+    threads: Annotated[int, Field(ge=2, le=128)] = 32
     """For calls to the API server and looks at Kafka; as many again for taking runs over."""
 
     log_level: Annotated[str, Field(pattern="^(DEBUG|INFO|WARNING|ERROR)$")] = "INFO"

@@ -21,7 +21,7 @@ from tidegate.inject.index import PolicyIndex
 from tidegate.inject.metrics import InjectionMetrics
 from tidegate.inject.patch import AgentImage
 from tidegate.jobs.mounts import CLAIMS_FOLDER, SECRETS_FOLDER, JobPlaces
-from tidegate.jobs.runner import Runner
+from tidegate.jobs.runner import Launch, Runner
 from tidegate.jobs.runner_application import SparkApplicationRunner
 from tidegate.jobs.runner_local import LocalSparkRunner
 from tidegate.jobs.settings import RunnerKind
@@ -47,6 +47,7 @@ from tidegate.policy.keeping import Features
 from tidegate.policy.parts import Parts as PolicyParts
 from tidegate.policy.reconcile import PolicyReconciler
 from tidegate.reset.config_map_store import ConfigMapRunStore
+from tidegate.reset.own_documents import OwnDocuments
 from tidegate.reset.runs.in_process import DirectRunner
 from tidegate.reset.store import RunStore
 from tidegate.reset.stores import open_store
@@ -80,7 +81,8 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
     turns = Turns()
     process = WriterProcess(turns.lost, shared.may_write)
     clients = ClientPool(functools.partial(KafkaClient, process=process))
-    direct, runners = _runners(shared, wake, clients)
+    documents = OwnDocuments()
+    direct, runners = _runners(shared, wake, clients, documents)
     connections = _connections(shared, process)
     shared.looks.connections = lambda: connections.bodies
     index = PolicyIndex(wake.policies, lambda: connections.bodies, settings.namespaces, observe=settings.observe)
@@ -93,7 +95,7 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
     features = Features(all=(discovery, retention, injection), of_groups=(discovery, retention))
     approvals, pauses = _approvals(shared), _pauses(shared)
     wake.pauses = pauses
-    policies, resets = _resetting(shared, runners, clients, features, lambda: approvals.bodies)
+    policies, resets = _resetting(shared, runners, clients, documents, features, lambda: approvals.bodies)
     wake.loops = (policies, resets)
     freshness = health.Freshness(settings.unobserved_limit_s, shared.clock.monotonic)
     turns.operator = Operator(
@@ -128,16 +130,22 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
     return turns.operator
 
 
-def _runners(shared: Shared, wake: Wake, clients: ClientPool) -> tuple[DirectRunner, dict[Engine, Runner]]:
+def _runners(
+    shared: Shared, wake: Wake, clients: ClientPool, documents: OwnDocuments
+) -> tuple[DirectRunner, dict[Engine, Runner]]:
     def open_owned(location: str, owner: Mapping[str, Any]) -> RunStore:
         return open_store(location, api_client=shared.api_client, owner=owner)
 
+    def ended(launch: Launch) -> None:
+        documents.end(launch.store)
+        wake.owner(launch)
+
     spark = shared.settings.spark
     direct = DirectRunner(
-        functools.partial(open_store, api_client=shared.api_client),
+        functools.partial(open_store, api_client=shared.api_client, own=documents),
         clients.open,
         shared.clock,
-        ended=wake.owner,
+        ended=ended,
         open_owned=open_owned,
         is_our_turn=shared.may_write,
     )
@@ -229,6 +237,7 @@ def _resetting(
     shared: Shared,
     runners: Mapping[Engine, Runner],
     clients: ClientPool,
+    documents: OwnDocuments,
     features: Features,
     approvals: Callable[[], Collection[Object]],
 ) -> tuple[LevelLoop, LevelLoop]:
@@ -242,6 +251,7 @@ def _resetting(
             owner=owner,
             clock=shared.clock,
             patience_s=_STORE_PATIENCE_S,
+            own=documents,
         )
 
     settings = shared.settings

@@ -29,11 +29,13 @@ class Reader:
         self.failures: list[Unavailable] = []
         self.taken = 0
         self.is_whole = False
+        self.kept: set[str] = set()
 
     def refresh(self, groups: Collection[str]) -> None:
         self.reads.append(tuple(groups))
         self.reading.set()
         self.gate.wait(10)
+        self.kept.update(groups)
         self.is_whole = not self.failures
         if self.failures:
             raise self.failures.pop()
@@ -45,6 +47,9 @@ class Reader:
     @property
     def exist(self) -> bool:
         return True
+
+    def keeps(self, groups: Collection[str]) -> bool:
+        return self.kept >= set(groups)
 
     def gates(self, _groups: Collection[str]) -> Gates:
         return Gates()
@@ -92,10 +97,19 @@ def test_who_asks_later_has_it_read_again(reader: Reader, topics: KafkaControlTo
     assert len(reader.reads) == 2
 
 
-def test_who_asks_about_groups_has_it_read_for_them(reader: Reader, topics: KafkaControlTopics) -> None:
+def test_who_asks_about_a_new_group_has_it_read_for_it(reader: Reader, topics: KafkaControlTopics) -> None:
     while_one_reads(reader, topics, groups=("g",))
 
-    assert reader.reads == [(), *[("g",)] * MANY]
+    assert reader.reads[:2] == [(), ("g",)]
+
+
+def test_who_asks_about_groups_that_others_ask_about_shares_their_reading(
+    reader: Reader, topics: KafkaControlTopics
+) -> None:
+    reader.kept = {"g"}
+    while_one_reads(reader, topics, groups=("g",))
+
+    assert 2 <= len(reader.reads) < MANY
 
 
 def test_a_reading_that_failed_is_nobodys(reader: Reader, topics: KafkaControlTopics) -> None:

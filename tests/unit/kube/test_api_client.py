@@ -4,10 +4,8 @@ import pytest
 
 from tidegate.kube.api import default_api_client
 from tidegate.reset.runs.fleet_groups import FLEET_THREADS
+from tidegate.reset.runs.in_process import THREADS
 from tidegate.service.settings import Settings
-
-RESETS = 16
-"""Jobs of engine Direct at once."""
 
 
 def test_every_thread_that_calls_has_a_connection_to_come_back_to(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -16,5 +14,5 @@ def test_every_thread_that_calls_has_a_connection_to_come_back_to(monkeypatch: p
 
     client = default_api_client()
 
-    threads = 2 * Settings().threads + RESETS + FLEET_THREADS
+    threads = 2 * Settings().threads + THREADS + FLEET_THREADS
     assert client.rest_client.pool_manager.connection_pool_kw["maxsize"] >= threads

@@ -1,0 +1,94 @@
+"""Runs' documents as the jobs of this process have read and written them last.
+
+A job is the only one that changes its run's document as long as nobody takes the run over, and changes it by
+compare-and-swap. So neither the job itself nor the operator that watches it need ask the API server again for what is
+known here, several times a second for each run that is under way.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any, Final
+
+from tidegate.reset.store import Run
+
+RECENT_S: Final = 10.0
+"""After so long a document is read again before anything is said by it: somebody else may have changed it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A ConfigMap as read or written: the API's object, and the run in it."""
+
+    config_map: Mapping[str, Any]
+    run: Run
+
+    @property
+    def version(self) -> str:
+        return str(self.config_map["metadata"].get("resourceVersion", ""))
+
+
+@dataclass(slots=True)
+class OwnDocument:
+    """``turn`` is held by whoever of this process writes the document, for as long as the write takes."""
+
+    turn: threading.Lock = field(default_factory=threading.Lock)
+    newest: Stored | None = None
+    seen_s: float = 0.0
+    """When the API server had it last as it is here (monotonic seconds)."""
+
+
+class OwnDocuments:
+    """By location. Thread-safe."""
+
+    def __init__(self, now_s: Callable[[], float] = monotonic) -> None:
+        self._now_s = now_s
+        self._documents: dict[str, OwnDocument] = {}
+        self._ended: deque[tuple[float, str, OwnDocument]] = deque()
+
+    def begin(self, location: str) -> None:
+        """A job of this process has the run from now on."""
+        self._forget_ended()
+        self._documents[location] = OwnDocument()
+
+    def end(self, location: str) -> None:
+        """It has ended: the operator is about to look how."""
+        self._forget_ended()
+        document = self._documents.get(location)
+        if document is not None:
+            self._ended.append((self._now_s() + RECENT_S, location, document))
+
+    def of(self, location: str) -> OwnDocument | None:
+        """``None``: no job of this process has the run."""
+        return self._documents.get(location)
+
+    def recent(self, location: str) -> Stored | None:
+        """``None``: it has to be read."""
+        self._forget_ended()
+        document = self._documents.get(location)
+        if document is None or self._now_s() - document.seen_s >= RECENT_S:
+            return None
+        return document.newest
+
+    def _forget_ended(self) -> None:
+        while self._ended and self._ended[0][0] <= self._now_s():
+            try:
+                _, location, document = self._ended.popleft()
+            except IndexError:  # another thread was quicker
+                return
+            if self._documents.get(location) is document:
+                del self._documents[location]
+
+    def written(self, document: OwnDocument, stored: Stored | None) -> None:
+        """Written, or read, in its turn; ``None``: what it is now is not known."""
+        document.newest, document.seen_s = stored, self._now_s()
+
+    def read(self, location: str, stored: Stored) -> None:
+        """Out of turn, so that it may be older than what is known."""
+        document = self._documents.get(location)
+        if document is not None and document.newest is not None and document.newest.version == stored.version:
+            document.seen_s = self._now_s()
