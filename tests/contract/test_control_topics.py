@@ -735,6 +735,12 @@ def test_a_reset_is_begun_once_whoever_asks_and_its_run_may_ask_again(world: Wor
     assert executed(world.control, replace(RUN, policy="invoices")) is None
 
 
+def test_a_reset_that_begins_makes_the_topics_that_are_missing(world: World) -> None:
+    mine = Run("5f/replay-1", 1_000)
+    assert begin(world.control, RUN, mine) == mine
+    assert executed(world.another(), RUN) == mine
+
+
 def test_a_run_that_begins_what_another_has_begun_is_not_believed(world: World) -> None:
     """Both have read that nobody has begun it, and then both have written: the log's order decides."""
     world.control.ensure()
