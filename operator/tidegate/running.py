@@ -103,6 +103,8 @@ class Operator:
     reset_changed: Callable[[Object], None]
     """The same of each OffsetReset."""
     elector: Elector | None = None
+    lister: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="list"))
+    """Of its own: that ``/healthz`` knows what there is must not wait for thousands of passes."""
     warm: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once what is there was listed: before that this process knows nothing that it could go by."""
     leading: asyncio.Task[None] | None = None
@@ -225,6 +227,7 @@ class Operator:
         self.clients.close()
         for live in self.live:
             live.kafka.close()
+        self.lister.shutdown(wait=False, cancel_futures=True)
         self.executor.shutdown(wait=False, cancel_futures=True)
         self.patient_executor.shutdown(wait=False, cancel_futures=True)
         self.files.close()
@@ -243,7 +246,7 @@ class Operator:
 
     async def _list_all(self) -> list[tuple[Kind, list[Object]]]:
         loop = asyncio.get_running_loop()
-        return [(kind, list(await loop.run_in_executor(self.executor, self.kube.list, kind))) for kind in self.loops]
+        return [(kind, list(await loop.run_in_executor(self.lister, self.kube.list, kind))) for kind in self.loops]
 
     async def _listed(self, found: list[tuple[Kind, list[Object]]], unobserved: int) -> None:
         self.metrics.unobserved(unobserved)

@@ -127,8 +127,10 @@ def _is_paused(body: Body) -> bool:
 
 
 def _is_guarded(body: Body) -> bool:
-    found = body.get("status", {}).get("discovery") or {}
-    return _is_observed(body) and bool(found.get("initialDiscoveryFinished"))
+    """By it, or by the policy that looks after the same group: there are fewer groups than policies on the top rungs."""
+    status = body.get("status", {})
+    is_guarded = bool((status.get("discovery") or {}).get("initialDiscoveryFinished"))
+    return _is_observed(body) and (is_guarded or bool(status.get("overriddenBy")))
 
 
 def _has_phase(phase: str) -> Callable[[Body], bool]:

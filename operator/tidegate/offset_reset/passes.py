@@ -190,25 +190,41 @@ class ResetPasses:
             return seen
         memory = self._memories.of(body)
         seen = replace(seen, run_document=document_of(body), halted=memory.halted)
+        seen = await self._with_document(body, seen)
+        if seen.forged or seen.foreign or seen.newer:
+            return seen
+        seen = replace(seen, forged=memory.forged if current is not None else "")
+        if current is not None and seen.run is not None:
+            return await self._under_way_now(body, spec, current, seen)
+        if seen.run is None and spec is not None and not deleting:
+            return replace(seen, start=await self._beginning.start(body, spec, current))
+        return seen
+
+    async def _with_document(self, body: Object, seen: Seen) -> Seen:
         try:
-            run = await self._runs.load(body)
+            return replace(seen, run=await self._runs.load(body))
         except ForgedRun as forged:
             return replace(seen, forged=str(forged))
         except ForeignRun as foreign:
             return replace(seen, foreign=str(foreign))
         except NewerRun as newer:
             return replace(seen, newer=str(newer))
-        seen = replace(seen, run=run, forged=memory.forged if current is not None else "")
-        if current is not None and run is not None:
-            if not awaits_approval(current):
-                self._beginning.began_with(body)
-            runner = await self._supervision.seen(body, spec, current)
-            seen = replace(seen, runner=runner, connected=self._runs.is_connected(body, run))
-            seen = replace(seen, withdrawn=self._runs.is_withdrawn(body))
-            return await self._approved(body, spec, current, seen)
-        if run is None and spec is not None and not deleting:
-            return replace(seen, start=await self._beginning.start(body, spec, current))
-        return seen
+
+    async def _under_way_now(
+        self, body: Object, spec: OffsetResetSpec | None, current: OffsetResetStatus, seen: Seen
+    ) -> Seen:
+        """With its job, and with the approval of its plan."""
+        if not awaits_approval(current):
+            self._beginning.began_with(body)
+        runner = await self._supervision.seen(body, spec, current)
+        if runner is not None and runner.has_ended and seen.run is not None and seen.run.result is None:
+            # It may have ended, and well, since its document was read.
+            seen = await self._with_document(body, seen)
+        seen = replace(seen, runner=runner, withdrawn=self._runs.is_withdrawn(body))
+        if seen.run is None:
+            return seen
+        seen = replace(seen, connected=self._runs.is_connected(body, seen.run))
+        return await self._approved(body, spec, current, seen)
 
     async def _approved(
         self, body: Object, spec: OffsetResetSpec | None, current: OffsetResetStatus, seen: Seen

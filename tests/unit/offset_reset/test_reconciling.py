@@ -18,7 +18,7 @@ from support.reset_world import CREATED, T0, FleetWorld, World
 from support.sweeping import Sweeping
 from tidegate.control.records import Hold, HoldKey
 from tidegate.jobs.errors import BadSparkSpec, RunnerFailure
-from tidegate.jobs.runner import Launch
+from tidegate.jobs.runner import Launch, RunnerStatus
 from tidegate.jobs.storage import S3, Folder, Storage
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized, OutcomeUnknown, Refused, Unavailable, UnknownPartitions
@@ -139,6 +139,29 @@ def test_a_job_that_dies_is_fenced_and_started_again_under_another_name(world: W
     assert waited_for == [0, 0, 0]
     assert world.reset["phase"] == "Succeeded"
     assert world.offset == 10
+
+
+def test_a_job_that_ends_after_its_document_was_read_has_not_died(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pass reads the document, then asks for the job: on a busy operator many a job ends in between."""
+    ends_when_asked: list[Launch] = []
+    world.runner.work = ends_when_asked.append
+    asked = world.runner.status
+
+    def status(launch: Launch) -> RunnerStatus:
+        for one in ends_when_asked:
+            world.carry_out(one)
+        ends_when_asked.clear()
+        return asked(launch)
+
+    monkeypatch.setattr(world.runner, "status", status)
+    world.ask()
+    world.passes()
+
+    assert world.reset["phase"] == "Succeeded"
+    assert len(world.runner.started) == 1
+    assert world.metrics.registry.get_sample_value("tidegate_job_deaths_total", {"engine": "Direct"}) in (None, 0.0)
 
 
 def test_a_job_that_always_dies_fails_the_run_after_so_many_launches(world: World) -> None:

@@ -27,6 +27,10 @@ class RunnerSeen:
     fenced: int = 0
     died_at: datetime | None = None
 
+    @property
+    def has_ended(self) -> bool:
+        return self.status.state is not RunnerState.RUNNING
+
 
 @dataclass(frozen=True, slots=True)
 class Start:
