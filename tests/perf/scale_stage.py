@@ -127,7 +127,7 @@ def _is_paused(body: Body) -> bool:
 
 
 def _is_guarded(body: Body) -> bool:
-    """By it, or by the policy that looks after the same group: there are fewer groups than policies on the top rungs."""
+    """By it, or by the policy that looks after the same group: the top rungs have more policies than groups."""
     status = body.get("status", {})
     is_guarded = bool((status.get("discovery") or {}).get("initialDiscoveryFinished"))
     return _is_observed(body) and (is_guarded or bool(status.get("overriddenBy")))
