@@ -107,5 +107,6 @@ class SharedWrites:
 
     @staticmethod
     def _fail(together: list[_Asked], failure: KafkaFailure) -> None:
+        """An exception belongs to the thread that raises it: what it was handling is said in it."""
         for asked in together:
-            asked.failure = failure
+            asked.failure = failure if len(together) == 1 else type(failure)(str(failure))

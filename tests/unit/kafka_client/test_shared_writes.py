@@ -98,6 +98,16 @@ def test_what_was_not_written_is_told_to_all_who_shared_it(topic: Topic, writes:
     assert writes.write({b"c": b""}), "whoever comes later tries again"
 
 
+def test_each_thread_raises_a_failure_of_its_own(topic: Topic, writes: SharedWrites) -> None:
+    """One exception that several raise has the frames of all of them, and what one was handling is said of another."""
+    topic.failures[b"b"] = Unavailable("nobody leads the topic")
+    _, others = while_one_is_written(topic, writes, {b"a": b""}, {b"b": b""}, {b"c": b""})
+
+    failures = [answer.exception() for answer in others]
+    assert [str(failure) for failure in failures] == ["nobody leads the topic"] * 3
+    assert len(set(map(id, failures))) == 3
+
+
 def test_one_that_kafka_refuses_does_not_take_the_others_with_it(topic: Topic, writes: SharedWrites) -> None:
     topic.failures[b"b"] = Refused("the record is too large")
     _, (a, b, c) = while_one_is_written(topic, writes, {b"a": b""}, {b"b": b""}, {b"c": b""})
