@@ -309,7 +309,7 @@ def test_while_it_cannot_be_written_down_that_it_begins_it_waits_and_says_why(
     world: PolicyWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_records: object) -> None:
-        raise NotAuthorized("write 1 record(s) to topic c: not authorized: Write on topic c")
+        raise NotAuthorized("write to topic c: not authorized: Write on topic c")
 
     world.declare(deadline="1m")
     with monkeypatch.context() as patched:
