@@ -118,6 +118,32 @@ def test_one_that_kafka_refuses_does_not_take_the_others_with_it(topic: Topic, w
         b.result()
 
 
+def test_a_defect_is_told_to_whom_it_belongs_whichever_thread_finds_it(topic: Topic, writes: SharedWrites) -> None:
+    topic.failures[b"b"] = ZeroDivisionError()
+    _, (a, b, c) = while_one_is_written(topic, writes, {b"a": b""}, {b"b": b""}, {b"c": b""})
+
+    assert (a.result(), c.result()) == ({b"a": Appended(1, None)}, {b"c": Appended(2, None)})
+    with pytest.raises(ZeroDivisionError):
+        b.result()
+
+
+def test_once_nobody_answers_those_who_are_left_do_not_wait_for_one_another(topic: Topic, writes: SharedWrites) -> None:
+    topic.failures |= {b"b": Refused("the record is too large"), b"a": Unavailable("nobody leads the topic")}
+    write, together = topic.write, {b"a", b"b", b"c", b"d"}
+
+    def refused_first(records: Records) -> dict[bytes, Appended]:
+        if records.keys() == together:
+            topic.writes.append(tuple(records))
+            raise topic.failures[b"b"]
+        return write(records)
+
+    writes._write = refused_first
+    _, others = while_one_is_written(topic, writes, *({key: b""} for key in sorted(together)))
+
+    assert [type(answer.exception()) for answer in others] == [Unavailable] * 4
+    assert topic.writes[2:] == [(b"a",)]
+
+
 def test_a_defect_in_one_write_keeps_nobody_waiting(topic: Topic, writes: SharedWrites) -> None:
     topic.failures[b"first"] = ZeroDivisionError()
     first, (other,) = while_one_is_written(topic, writes, {b"a": b""})

@@ -164,9 +164,7 @@ def test_a_job_that_ends_after_its_document_was_read_has_not_died(
     assert world.metrics.registry.get_sample_value("tidegate_job_deaths_total", {"engine": "Direct"}) in (None, 0.0)
 
 
-def test_a_document_is_read_once_by_a_pass_before_there_is_a_job(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_document_is_read_once_by_a_pass_before_there_is_a_job(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     load, reads = DirectoryRunStore.load, list[str]()
 
     def read(store: DirectoryRunStore) -> Run:
