@@ -1,8 +1,8 @@
 """Runs' documents as the jobs of this process have read and written them last.
 
 A job is the only one that changes its run's document as long as nobody takes the run over, and changes it by
-compare-and-swap. So neither the job itself nor the operator that watches it need ask the API server again for what is
-known here, several times a second for each run that is under way.
+compare-and-swap. So neither the job itself nor the operator that watches it has to ask the API server several times
+a second for what is known here.
 """
 
 from __future__ import annotations
