@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tidegate.kafka.errors import Fenced, Unavailable
+from tidegate.kafka.errors import Fenced, KafkaFailure, Unavailable, one_more
 from tidegate.kafka_client.control_writer import Appended
 
 Records = Mapping[bytes, bytes | None]
@@ -110,7 +110,6 @@ class SharedWrites:
                 asked.failure = failure
 
     @staticmethod
-    def _fail(together: list[_Asked], failure: Fenced | Unavailable) -> None:
-        """Each gets an exception of its own: in it is said what the thread that raises it was handling."""
+    def _fail(together: list[_Asked], failure: KafkaFailure) -> None:
         for asked in together:
-            asked.failure = type(failure)(str(failure))
+            asked.failure = one_more(failure)
