@@ -106,7 +106,7 @@ def place(apiserver: ApiServer, crds_installed: None, kube_client: kube.ApiClien
 @pytest.mark.parametrize("person", MAY)
 def test_a_role_grants_what_is_its_own_in_the_namespace_where_it_is_bound(place: Place, person: str) -> None:
     ours = {right for right in every_right(place.client, [place.own, place.other]) if right.group == "tidegate.io"}
-    others = {Right(place.own, verb, group, kind) for group, kind in OTHERS for verb in ("get", "create", "patch")}
+    others = {Right(place.own, verb, group, kind) for group, kind in OTHERS for verb in VERBS}
     assert {right.resource for right in ours} >= {*KINDS, *(f"{kind}/status" for kind in KINDS)}
 
     granted = allowed(place.client, person, place.own, ours | others)

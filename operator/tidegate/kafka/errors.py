@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from tidegate.kafka.model import TopicPartition
 
 
@@ -52,3 +54,14 @@ class GroupNotLive(Refused):
 
 class CommitRefused(Refused):
     """The group's coordinator takes no offsets of a producer that is no member of the group."""
+
+
+F = TypeVar("F", bound=KafkaFailure)
+
+
+def one_more(failure: F) -> F:
+    """The same failure for another thread. An exception belongs to the one that raises it: in it is where that was, and
+    what was being handled there."""
+    again = type(failure).__new__(type(failure), *failure.args)
+    again.__dict__.update(failure.__dict__)
+    return again

@@ -24,7 +24,7 @@ from tidegate.control.records import (
 )
 from tidegate.control.topics import ACKS_CONFIG, CONTROL_CONFIG, EXTRA_CONFIG, TopicFacts, complaints
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.errors import KafkaFailure, Refused, Unavailable
+from tidegate.kafka.errors import KafkaFailure, Refused, Unavailable, one_more
 from tidegate.kafka.rights import on_topics
 from tidegate.kafka_client.cluster_requests import create_topics, describe_topics
 from tidegate.kafka_client.codes import check
@@ -69,6 +69,8 @@ class KafkaControlTopics:
         self._ensure_lock = threading.Lock()
         self._ensured: tuple[float, tuple[str, ...]] | None = None
         """When the newest ``ensure`` began that has ended well, and its answer."""
+        self._unensured: tuple[float, KafkaFailure] | None = None
+        """The same of the newest that has failed."""
         self._reader = ControlReader(connection, self._names, wire, log_offsets)
         self._writer = ControlWriter(connection, self._names, wire)
         self._fenced = FencedWriter(wire, self._names[0], operator, process or WriterProcess()) if operator else None
@@ -98,18 +100,27 @@ class KafkaControlTopics:
             # Of many who ask at once most have waited for one that began after they had asked.
             if self._ensured is not None and self._ensured[0] > asked_s:
                 return self._ensured[1]
+            if self._unensured is not None and self._unensured[0] > asked_s:
+                raise one_more(self._unensured[1])
             began_s = time.monotonic()
-            facts = topic_facts(self._wire, self._names)
-            missing = [name for name in self._names if name not in facts]
-            if missing:
-                self._create(missing)
-                facts = self._described_facts()
-            if self._fenced is not None:
-                self._fenced.take_over()
-            self._forget_stale_acks()
-            found = complaints(*(facts[name] for name in self._names))
+            try:
+                found = self._made_sure()
+            except KafkaFailure as failure:
+                self._unensured = began_s, one_more(failure)
+                raise
             self._ensured = began_s, found
             return found
+
+    def _made_sure(self) -> tuple[str, ...]:
+        facts = topic_facts(self._wire, self._names)
+        missing = [name for name in self._names if name not in facts]
+        if missing:
+            self._create(missing)
+            facts = self._described_facts()
+        if self._fenced is not None:
+            self._fenced.take_over()
+        self._forget_stale_acks()
+        return complaints(*(facts[name] for name in self._names))
 
     def confirm(self) -> None:
         if self._fenced is not None:
@@ -169,12 +180,12 @@ class KafkaControlTopics:
         """Read anew, unless that has failed since ``asked_s``: many who wait for one another do not wait for the sum of
         their time-outs."""
         if self._failure is not None and self._failed_s > asked_s:
-            raise self._failure
+            raise one_more(self._failure)
         began_s = time.monotonic()
         try:
             self._reader.refresh(groups)
         except KafkaFailure as failure:
-            self._failure, self._failed_s = failure, began_s
+            self._failure, self._failed_s = one_more(failure), began_s
             raise
         self._failure, self._read_s = None, began_s
 

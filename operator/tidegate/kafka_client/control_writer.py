@@ -48,7 +48,7 @@ class ControlWriter:
         """Write values by key, as bytes."""
         if not records:
             return {}
-        what = f"write {len(records)} record(s) to topic {name}"
+        what = f"write to topic {name}"
         appended: dict[bytes, Appended] = {}
         failures: list[KafkaError] = []
         producer = self._producer_for(name, what)

@@ -167,7 +167,7 @@ class FencedWriter:
         """
         if not records:
             return {}
-        what = f"write {len(records)} record(s) to topic {self._name}"
+        what = f"write to topic {self._name}"
         taken = self._taken()
         with taken.lock:
             return self._write(taken, records, what, time.monotonic() + _TIMEOUT_S)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tidegate.kafka.errors import Fenced, KafkaFailure, Unavailable
+from tidegate.kafka.errors import Fenced, KafkaFailure, Unavailable, one_more
 from tidegate.kafka_client.control_writer import Appended
 
 Records = Mapping[bytes, bytes | None]
@@ -26,7 +26,7 @@ MOST_SHARED: Final = 5_000
 class _Asked:
     records: Records
     appended: dict[bytes, Appended] | None = None
-    failure: KafkaFailure | None = None
+    failure: Exception | None = None
 
     @property
     def is_done(self) -> bool:
@@ -71,13 +71,11 @@ class SharedWrites:
             self._write_together(together)
         except (Fenced, Unavailable) as failure:
             self._fail(together, failure)
-        except KafkaFailure as failure:
-            # One that Kafka refuses must not take the others with it.
-            if len(together) > 1:
-                for asked in together:
-                    self._write_alone(asked)
+        except Exception as failure:  # noqa: BLE001 - raised by the thread that it belongs to
+            if len(together) == 1:
+                together[0].failure = failure
             else:
-                self._fail(together, failure)
+                self._write_one_by_one(together)
         with self._lock:
             for asked in together:
                 self._waiting.remove(asked)
@@ -99,13 +97,19 @@ class SharedWrites:
         for asked in together:
             asked.appended = {key: appended[key] for key in asked.records}
 
-    def _write_alone(self, asked: _Asked) -> None:
-        try:
-            self._write_together([asked])
-        except KafkaFailure as failure:
-            asked.failure = failure
+    def _write_one_by_one(self, together: list[_Asked]) -> None:
+        """One that Kafka refuses, or that meets a defect, must not take the others with it; where nobody answers, none
+        waits for another."""
+        for number, asked in enumerate(together):
+            try:
+                self._write_together([asked])
+            except (Fenced, Unavailable) as failure:
+                self._fail(together[number:], failure)
+                return
+            except Exception as failure:  # noqa: BLE001
+                asked.failure = failure
 
     @staticmethod
     def _fail(together: list[_Asked], failure: KafkaFailure) -> None:
         for asked in together:
-            asked.failure = failure
+            asked.failure = one_more(failure)

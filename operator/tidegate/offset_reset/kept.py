@@ -97,7 +97,9 @@ class Kept:
                 _log.warning("%s: it can't be undone once deleted: a newer version has its record", label_of(body))
                 return
             if earlier is not None and earlier.uid != record.uid and earlier.connection == live.uid:
-                # Of a deleted one of this name, which is undone no more: without its record nobody finds it.
+                # Of a deleted one of this name, which is undone no more: without its record nobody finds it. Unless
+                # this process was replaced, and it is that of a newer one.
+                control.ensure()
                 parts.kube.remove_config_map(namespace, document_of_record(key, earlier))
             control.note_runs({key: record})
             document = document_of(body)

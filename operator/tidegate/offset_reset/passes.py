@@ -217,9 +217,12 @@ class ResetPasses:
         if not awaits_approval(current):
             self._beginning.began_with(body)
         runner = await self._supervision.seen(body, spec, current)
-        if runner is not None and runner.has_ended and seen.run is not None and seen.run.result is None:
+        had_job = runner is not None and runner.has_ended and current.application is not None
+        if had_job and seen.run is not None and seen.run.result is None:
             # It may have ended, and well, since its document was read.
-            seen = await self._with_document(body, seen)
+            seen = await self._with_document(body, replace(seen, run=None))
+            if seen.forged or seen.foreign or seen.newer:
+                return seen
         seen = replace(seen, runner=runner, withdrawn=self._runs.is_withdrawn(body))
         if seen.run is None:
             return seen

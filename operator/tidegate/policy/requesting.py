@@ -133,7 +133,7 @@ class Requesting:
         """Whether the reset that was asked for before is over; one that is not is deleted, which rolls it back."""
         if known.name is None or has_ended(known.phase):
             return True
-        there = await self._there(body, known.name)
+        there = await self._there(body, known.name, absent_s=0)
         if there is None or not is_controlled_by(there, body):
             draft.show(None)
             return True
@@ -215,10 +215,10 @@ class Requesting:
 
     async def _create(self, body: Object, wanted: ResetSpec, name: str, draft: Draft) -> None:
         kube = self._parts.kube
+        self._read.pop(uid_of(body), None)  # it may be made, and the answer be lost
         try:
             made = await in_thread(self._parts.executor, kube.make, RESETS, body, name, reset_spec(body))
         except Conflict:
-            self._read.pop(uid_of(body), None)
             draft.look_in(0)  # somebody was quicker: a pass before a crash, or a user
             return
         except KubeFailure as failure:
@@ -233,11 +233,11 @@ class Requesting:
         draft.tell(EventType.NORMAL, "Created", f"created OffsetReset {name}", f"{wanted.id}/Created")
         _follow(made, status_of(made), wanted, draft)
 
-    async def _there(self, body: Object, name: str) -> Object | None:
+    async def _there(self, body: Object, name: str, *, absent_s: float = _LOOK_S) -> Object | None:
         """The OffsetReset of this name as a watch has told of it; read where none has, or not for a while.
 
         An older state than the API server's does no harm: it is deleted only if it is still as it is here, and created
-        only if there is none.
+        only if there is none. ``absent_s``: for how long it counts as absent once it was; 0 for whoever forgets it.
         """
         uid, now_s = uid_of(body), self._parts.clock.monotonic()
         told = self._parts.told_of_reset(namespace_of(body), name)
@@ -246,7 +246,7 @@ class Requesting:
             read_s, read = -_MISSED_S, None
         if told is not None and read is not None and uid_of(told) == uid_of(read) and now_s - read_s < _MISSED_S:
             return max(told, read, key=version_of)
-        if told is None and read is None and now_s - read_s < _LOOK_S:
+        if told is None and read is None and now_s - read_s < absent_s:
             return None
         try:
             read = await in_thread(self._parts.executor, self._parts.kube.get, RESETS, namespace_of(body), name)

@@ -69,7 +69,8 @@ class ConfigMapRunStore(DocumentStore):
     :meth:`create` needs it. ``api_client``: a ``kubernetes.client.ApiClient``; without it, that of ``KUBECONFIG`` or
     of the pod's service account.
 
-    ``own``: the documents of this process's jobs, of which this one may be; ``is_jobs``: it is.
+    ``own``: the documents of this process's jobs. ``is_jobs``: it is opened for such a job, which has the run from then
+    on.
 
     Its callers may stand in the middle of an apply, so an API server that is away is asked again for ``patience_s``
     before ``StoreUnavailable`` is raised.

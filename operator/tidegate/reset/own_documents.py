@@ -1,8 +1,8 @@
 """Runs' documents as the jobs of this process have read and written them last.
 
 A job is the only one that changes its run's document as long as nobody takes the run over, and changes it by
-compare-and-swap. So neither the job itself nor the operator that watches it need ask the API server again for what is
-known here, several times a second for each run that is under way.
+compare-and-swap. So neither the job itself nor the operator that watches it has to ask the API server several times
+a second for what is known here.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from tidegate.reset.store import Run
 RECENT_S: Final = 10.0
 """After so long a document is read again before anything is said by it: somebody else may have changed it."""
 
+MOST_ENDED: Final = 64
+"""Documents of jobs that have ended: they stay in memory until something else happens."""
+
 
 @dataclass(frozen=True, slots=True)
 class Stored:
@@ -34,12 +37,14 @@ class Stored:
 
 @dataclass(slots=True)
 class OwnDocument:
-    """``turn`` is held by whoever of this process writes the document, for as long as the write takes."""
+    """``turn`` is held by whoever of this process writes the document, for as long as the write takes. ``jobs``: that
+    have the run, which are two where one does not stop in time."""
 
     turn: threading.Lock = field(default_factory=threading.Lock)
     newest: Stored | None = None
     seen_s: float = 0.0
     """When the API server had it last as it is here (monotonic seconds)."""
+    jobs: int = 1
 
 
 class OwnDocuments:
@@ -47,20 +52,28 @@ class OwnDocuments:
 
     def __init__(self, now_s: Callable[[], float] = monotonic) -> None:
         self._now_s = now_s
+        self._lock = threading.Lock()
         self._documents: dict[str, OwnDocument] = {}
         self._ended: deque[tuple[float, str, OwnDocument]] = deque()
 
     def begin(self, location: str) -> None:
         """A job of this process has the run from now on."""
-        self._forget_ended()
-        self._documents[location] = OwnDocument()
+        with self._lock:
+            self._forget_ended()
+            earlier = self._documents.get(location)
+            self._documents[location] = OwnDocument(jobs=1 + (max(0, earlier.jobs) if earlier is not None else 0))
 
     def end(self, location: str) -> None:
         """It has ended: the operator is about to look how."""
-        self._forget_ended()
-        document = self._documents.get(location)
-        if document is not None:
-            self._ended.append((self._now_s() + RECENT_S, location, document))
+        with self._lock:
+            self._forget_ended()
+            document = self._documents.get(location)
+            if document is None:
+                return
+            document.jobs -= 1
+            if document.jobs <= 0:
+                self._ended.append((self._now_s() + RECENT_S, location, document))
+                self._forget_ended()
 
     def of(self, location: str) -> OwnDocument | None:
         """``None``: no job of this process has the run."""
@@ -68,27 +81,28 @@ class OwnDocuments:
 
     def recent(self, location: str) -> Stored | None:
         """``None``: it has to be read."""
-        self._forget_ended()
-        document = self._documents.get(location)
-        if document is None or self._now_s() - document.seen_s >= RECENT_S:
-            return None
-        return document.newest
+        with self._lock:
+            self._forget_ended()
+            document = self._documents.get(location)
+            if document is None or self._now_s() - document.seen_s >= RECENT_S:
+                return None
+            return document.newest
 
     def _forget_ended(self) -> None:
-        while self._ended and self._ended[0][0] <= self._now_s():
-            try:
-                _, location, document = self._ended.popleft()
-            except IndexError:  # another thread was quicker
-                return
+        """Those that ended a while ago, and more than a few, which are read again if anybody asks for them."""
+        while self._ended and (self._ended[0][0] <= self._now_s() or len(self._ended) > MOST_ENDED):
+            _, location, document = self._ended.popleft()
             if self._documents.get(location) is document:
                 del self._documents[location]
 
     def written(self, document: OwnDocument, stored: Stored | None) -> None:
         """Written, or read, in its turn; ``None``: what it is now is not known."""
-        document.newest, document.seen_s = stored, self._now_s()
+        with self._lock:
+            document.newest, document.seen_s = stored, self._now_s()
 
     def read(self, location: str, stored: Stored) -> None:
         """Out of turn, so that it may be older than what is known."""
-        document = self._documents.get(location)
-        if document is not None and document.newest is not None and document.newest.version == stored.version:
-            document.seen_s = self._now_s()
+        with self._lock:
+            document = self._documents.get(location)
+            if document is not None and document.newest is not None and document.newest.version == stored.version:
+                document.seen_s = self._now_s()

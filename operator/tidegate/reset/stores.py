@@ -56,8 +56,8 @@ def open_store(
 ) -> RunStore:
     """The store at ``file:///folder/name`` or ``configmap://namespace/name``; nothing is read yet.
 
-    ``own``: where it is opened for a job of this process, the documents of all of these. ``api_client`` and ``owner``:
-    see :class:`ConfigMapRunStore`. Raises ``ValueError`` for any other location.
+    ``own``: the documents of this process's jobs, where it is opened for one of them. ``api_client`` and ``owner``: see
+    :class:`ConfigMapRunStore`. Raises ``ValueError`` for any other location.
     """
     url = urlsplit(location)
     match url.scheme:

@@ -1,6 +1,7 @@
 """Many who ask at once what the control topic says share a reading."""
 
 import threading
+import time
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from typing import cast
@@ -10,6 +11,7 @@ import pytest
 from tidegate.control.gates import Gates
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Unavailable
+from tidegate.kafka_client import control
 from tidegate.kafka_client.control import KafkaControlTopics
 from tidegate.kafka_client.control_reader import ControlReader
 from tidegate.kafka_client.log_offsets import LogOffsets
@@ -152,3 +154,46 @@ def test_many_who_wait_for_a_reading_that_fails_fail_with_it(reader: Reader, top
     with pytest.raises(Unavailable):
         while_one_reads(reader, topics)
     assert len(reader.reads) <= 2
+
+
+def test_who_fails_with_somebody_s_reading_has_an_exception_of_its_own(
+    reader: Reader, topics: KafkaControlTopics
+) -> None:
+    reader.failures = [Unavailable("nobody leads the topic") for _ in range(MANY + 1)]
+    failures = list[BaseException | None]()
+    with ThreadPoolExecutor(MANY + 1) as pool:
+        asking = [pool.submit(topics.read) for _ in range(MANY + 1)]
+        while pool._work_queue.qsize():
+            threading.Event().wait(0.01)
+        reader.gate.set()
+        failures += [each.exception(10) for each in asking]
+    assert [str(failure) for failure in failures] == ["nobody leads the topic"] * (MANY + 1)
+    assert len(reader.reads) < MANY
+    assert len(set(map(id, failures))) == MANY + 1
+
+
+def test_many_who_make_sure_of_the_topics_while_that_fails_fail_with_it(
+    topics: KafkaControlTopics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, begun = threading.Event(), list[float]()
+
+    def facts(*_: object) -> None:
+        begun.append(time.monotonic())
+        assert gate.wait(10)
+        raise Unavailable("nobody answers")
+
+    monkeypatch.setattr(control, "topic_facts", facts)
+    with ThreadPoolExecutor(MANY + 1) as pool:
+        asking = [pool.submit(topics.ensure) for _ in range(MANY + 1)]
+        while pool._work_queue.qsize() or not begun:
+            threading.Event().wait(0.01)
+        gate.set()
+        failures = [each.exception(10) for each in asking]
+
+    assert [str(failure) for failure in failures] == ["nobody answers"] * (MANY + 1)
+    assert len(begun) < MANY, "they do not wait for one another's time-outs"
+    assert len(set(map(id, failures))) == MANY + 1
+    tried = len(begun)
+    with pytest.raises(Unavailable):
+        topics.ensure()
+    assert len(begun) == tried + 1, "whoever comes later tries again"

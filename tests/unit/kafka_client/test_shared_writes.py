@@ -98,6 +98,16 @@ def test_what_was_not_written_is_told_to_all_who_shared_it(topic: Topic, writes:
     assert writes.write({b"c": b""}), "whoever comes later tries again"
 
 
+def test_each_thread_raises_a_failure_of_its_own(topic: Topic, writes: SharedWrites) -> None:
+    """One exception that several raise has the frames of all of them, and what one was handling is said of another."""
+    topic.failures[b"b"] = Unavailable("nobody leads the topic")
+    _, others = while_one_is_written(topic, writes, {b"a": b""}, {b"b": b""}, {b"c": b""})
+
+    failures = [answer.exception() for answer in others]
+    assert [str(failure) for failure in failures] == ["nobody leads the topic"] * 3
+    assert len(set(map(id, failures))) == 3
+
+
 def test_one_that_kafka_refuses_does_not_take_the_others_with_it(topic: Topic, writes: SharedWrites) -> None:
     topic.failures[b"b"] = Refused("the record is too large")
     _, (a, b, c) = while_one_is_written(topic, writes, {b"a": b""}, {b"b": b""}, {b"c": b""})
@@ -106,6 +116,32 @@ def test_one_that_kafka_refuses_does_not_take_the_others_with_it(topic: Topic, w
     assert c.result()
     with pytest.raises(Refused):
         b.result()
+
+
+def test_a_defect_is_told_to_whom_it_belongs_whichever_thread_finds_it(topic: Topic, writes: SharedWrites) -> None:
+    topic.failures[b"b"] = ZeroDivisionError()
+    _, (a, b, c) = while_one_is_written(topic, writes, {b"a": b""}, {b"b": b""}, {b"c": b""})
+
+    assert (a.result(), c.result()) == ({b"a": Appended(1, None)}, {b"c": Appended(2, None)})
+    with pytest.raises(ZeroDivisionError):
+        b.result()
+
+
+def test_once_nobody_answers_those_who_are_left_do_not_wait_for_one_another(topic: Topic, writes: SharedWrites) -> None:
+    topic.failures |= {b"b": Refused("the record is too large"), b"a": Unavailable("nobody leads the topic")}
+    write, together = topic.write, {b"a", b"b", b"c", b"d"}
+
+    def refused_first(records: Records) -> dict[bytes, Appended]:
+        if records.keys() == together:
+            topic.writes.append(tuple(records))
+            raise topic.failures[b"b"]
+        return write(records)
+
+    writes._write = refused_first
+    _, others = while_one_is_written(topic, writes, *({key: b""} for key in sorted(together)))
+
+    assert [type(answer.exception()) for answer in others] == [Unavailable] * 4
+    assert topic.writes[2:] == [(b"a",)]
 
 
 def test_a_defect_in_one_write_keeps_nobody_waiting(topic: Topic, writes: SharedWrites) -> None:

@@ -1,5 +1,6 @@
 """What an undo needs outlives the `OffsetReset`, for a time, and nobody but the operator can make it up."""
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -8,14 +9,18 @@ from typing import Any
 
 import pytest
 
+from support.fake_control import FakeControlTopics
 from support.killed import Killed
 from support.reset_world import T0, FleetWorld, World
 from support.sweeping import Sweeping
 from tidegate.control.records import Outcome, Run, RunKey
 from tidegate.control.run_records import of_reset
 from tidegate.jobs.errors import RunnerFailure
-from tidegate.kafka.errors import KafkaFailure, Unavailable
+from tidegate.kafka.errors import Fenced, KafkaFailure, Unavailable
 from tidegate.kube.ports import CONNECTIONS, RESETS, Kind, KubeUnavailable
+from tidegate.offset_reset.kept import Kept
+from tidegate.offset_reset.reading import status_of
+from tidegate.offset_reset.runs import Runs
 from tidegate.reset.runs.reasons import FINALIZER
 from tidegate.sweep.kept import due
 
@@ -140,6 +145,23 @@ def test_nothing_is_left_of_an_earlier_reset_of_the_name_that_can_be_undone_no_m
 
     assert {name for _, name in world.kube.added_owners} == {world.reset["plan"]["configMap"]}
     assert ("ns", earlier) not in world.kube.config_maps
+
+
+def test_a_process_that_was_replaced_removes_nothing_of_what_its_successor_keeps(world: World) -> None:
+    topics = world.kafka.control.topics
+    world.kafka._control = FakeControlTopics(topics, "operator")
+    reset(world)
+    stale = world.body
+    delete(world)
+    reset(world, to={"offset": 30})
+    newest = world.reset["plan"]["configMap"]
+    FakeControlTopics(topics, "operator").ensure()
+    kept = Kept(world.parts, Runs(world.parts))
+
+    with pytest.raises(Fenced):
+        asyncio.run(kept.keep(stale, status_of(stale)))
+
+    assert ("ns", newest) in world.kube.config_maps
 
 
 def test_what_another_operator_has_kept_under_the_name_is_not_looked_for(

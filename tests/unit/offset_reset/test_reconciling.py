@@ -29,7 +29,7 @@ from tidegate.reset.model.progress import Progress
 from tidegate.reset.model.targets import FromBackup, FromCluster, PartitionOffset
 from tidegate.reset.planning.planner import make_plan
 from tidegate.reset.runs import job
-from tidegate.reset.store import StaleAttempt
+from tidegate.reset.store import Run, StaleAttempt
 from tidegate.resources.connection import AllowSpec
 from tidegate.resources.reset import Engine, ResetPhase
 
@@ -162,6 +162,22 @@ def test_a_job_that_ends_after_its_document_was_read_has_not_died(
     assert world.reset["phase"] == "Succeeded"
     assert len(world.runner.started) == 1
     assert world.metrics.registry.get_sample_value("tidegate_job_deaths_total", {"engine": "Direct"}) in (None, 0.0)
+
+
+def test_a_document_is_read_once_by_a_pass_before_there_is_a_job(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    load, reads = DirectoryRunStore.load, list[str]()
+
+    def read(store: DirectoryRunStore) -> Run:
+        reads.append(store.location)
+        return load(store)
+
+    monkeypatch.setattr(DirectoryRunStore, "load", read)
+    world.runner.work = lambda _launch: None
+    world.ask()
+    while not world.runner.started:
+        reads.clear()
+        world.some_passes(1)
+        assert len(reads) <= 1
 
 
 def test_a_job_that_always_dies_fails_the_run_after_so_many_launches(world: World) -> None:

@@ -133,7 +133,7 @@ def test_a_right_that_is_missing_only_to_write_is_told_and_tried_again(world: Wo
     hold = world.control.hold
 
     def refused(holds: Mapping[HoldKey, Hold]) -> Mapping[HoldKey, int]:
-        raise NotAuthorized("write 2 record(s) to topic __tidegate: TOPIC_AUTHORIZATION_FAILED")
+        raise NotAuthorized("write to topic __tidegate: TOPIC_AUTHORIZATION_FAILED")
 
     world.control.hold = refused  # type: ignore[method-assign]
     world.ask()

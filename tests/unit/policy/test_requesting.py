@@ -14,7 +14,7 @@ from support.policy_world import SPEC, PolicyWorld
 from support.reset_world import CREATED, T0
 from tidegate.control.records import Outcome, Run, RunKey
 from tidegate.kafka.errors import NotAuthorized, Unavailable
-from tidegate.kube.ports import POLICIES, RESETS, KubeFailure
+from tidegate.kube.ports import POLICIES, RESETS, KubeFailure, KubeUnavailable
 from tidegate.policy.feature import FeatureOutcome, PolicyView
 
 KEY = RunKey("ns", "p", "one")
@@ -309,7 +309,7 @@ def test_while_it_cannot_be_written_down_that_it_begins_it_waits_and_says_why(
     world: PolicyWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_records: object) -> None:
-        raise NotAuthorized("write 1 record(s) to topic c: not authorized: Write on topic c")
+        raise NotAuthorized("write to topic c: not authorized: Write on topic c")
 
     world.declare(deadline="1m")
     with monkeypatch.context() as patched:
@@ -415,6 +415,43 @@ def test_one_that_is_created_while_the_policy_is_changed_is_taken_back(
 
     assert world.resets == ({"p-two": "Succeeded"} if instead else {})
     assert world.offset == (20 if instead else 50)
+
+
+@pytest.mark.parametrize("instead", ["two", None])
+def test_one_whose_creation_went_unanswered_is_taken_back(
+    world: PolicyWorld, monkeypatch: pytest.MonkeyPatch, instead: str | None
+) -> None:
+    make = world.kube.make
+
+    def unanswered(*arguments: Any) -> Any:
+        make(*arguments)
+        raise KubeUnavailable("create OffsetReset ns/p-one: no answer")
+
+    world.declare()
+    with monkeypatch.context() as patched:
+        patched.setattr(world.kube, "make", unanswered)
+        while "p-one" not in world.resets:
+            world._look(world.policies, world.kube.get(POLICIES, "ns", "p"))
+    world.declare(instead, to={"offset": 20})
+
+    world.rounds()
+
+    assert world.resets == ({"p-two": "Succeeded"} if instead else {})
+    assert world.offset == (20 if instead else 50)
+
+
+def test_one_that_an_earlier_process_creates_late_is_taken_back(world: PolicyWorld) -> None:
+    world.declare()
+    while not world.kube.get(POLICIES, "ns", "p").get("status", {}).get("reset"):
+        world._look(world.policies, world.kube.get(POLICIES, "ns", "p"))
+    policy = world.kube.get(POLICIES, "ns", "p")
+    assert world.resets == {}, "it is about to be created"
+    world.kube.make(RESETS, policy, "p-one", {**SPEC, "to": {"offset": 10}})
+    world.declare(None)
+
+    world.rounds()
+
+    assert (world.resets, world.offset) == ({}, 50)
 
 
 def test_nobody_is_told_that_one_was_deleted_that_had_changed_just_then(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,7 +15,7 @@ from support.stored_documents import RUN
 from tidegate.reset.config_map_store import ConfigMapRunStore
 from tidegate.reset.document import StoreFailure
 from tidegate.reset.model.progress import Progress
-from tidegate.reset.own_documents import RECENT_S, OwnDocuments
+from tidegate.reset.own_documents import MOST_ENDED, RECENT_S, OwnDocuments
 from tidegate.reset.store import RunNotFound, StaleAttempt
 from tidegate.resources.reset import ResetPhase
 
@@ -218,3 +221,55 @@ def test_the_next_job_of_a_run_begins_with_nothing(world: World) -> None:
     assert world.server.asked == ["read", "read", "replace"], "the end of the first is not that of the next one"
     next_one.load()
     assert world.server.asked[3:] == []
+
+
+def test_a_job_that_ends_late_takes_nothing_from_the_one_that_has_followed_it(world: World) -> None:
+    first, second = world.job(), world.job()
+    second.begin_attempt()
+    world.own.end(first.location)
+    world.now_s += RECENT_S
+
+    second.begin_attempt()
+    world.server.asked.clear()
+    world.operator().load()
+    assert world.server.asked == []
+
+    world.own.end(second.location)
+    world.now_s += RECENT_S
+    world.operator().load()
+    assert world.own.of(second.location) is None
+
+
+def test_a_burst_of_jobs_leaves_few_documents(world: World) -> None:
+    for number in range(MOST_ENDED + 1):
+        world.own.begin(f"run-{number}")
+        world.own.end(f"run-{number}")
+
+    assert [world.own.of(f"run-{number}") is None for number in (0, 1)] == [True, False]
+
+
+def test_many_threads_find_and_forget_documents_at_once() -> None:
+    now_s = 0.0
+    own = OwnDocuments(lambda: now_s)
+    pool, interval = ThreadPoolExecutor(6), sys.getswitchinterval()
+
+    def look() -> None:
+        while not over.is_set():
+            own.recent("another")
+
+    over = threading.Event()
+    sys.setswitchinterval(1e-6)
+    try:
+        looking = [pool.submit(look) for _ in range(5)]
+        for number in range(20_000):
+            location = f"run-{number}"
+            own.begin(location)
+            own.end(location)
+            own.end(location)  # of a launch that was called off before it had begun
+            now_s += RECENT_S
+    finally:
+        sys.setswitchinterval(interval)
+        over.set()
+        pool.shutdown()
+    for future in looking:
+        future.result()
