@@ -122,7 +122,7 @@ class ConfigMapRunStore(DocumentStore):
         return run
 
     def load(self) -> Run:
-        stored = self._own.recent(self.location)
+        stored = self._own.recent(self.location) if self._is_jobs else None
         if stored is None:
             stored = self._read()
             self._own.read(self.location, stored)

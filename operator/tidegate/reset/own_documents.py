@@ -1,14 +1,13 @@
 """Runs' documents as the jobs of this process have read and written them last.
 
 A job is the only one that changes its run's document as long as nobody takes the run over, and changes it by
-compare-and-swap. So neither the job itself nor the operator that watches it has to ask the API server several times
-a second for what is known here.
+compare-and-swap. So it does not have to ask the API server several times a second for what it has just written. The
+operator's passes do ask: what somebody else has written there is theirs to find.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from time import monotonic
@@ -18,9 +17,6 @@ from tidegate.reset.store import Run
 
 RECENT_S: Final = 10.0
 """After so long a document is read again before anything is said by it: somebody else may have changed it."""
-
-MOST_ENDED: Final = 64
-"""Documents of jobs that have ended: they stay in memory until something else happens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,26 +50,22 @@ class OwnDocuments:
         self._now_s = now_s
         self._lock = threading.Lock()
         self._documents: dict[str, OwnDocument] = {}
-        self._ended: deque[tuple[float, str, OwnDocument]] = deque()
 
     def begin(self, location: str) -> None:
         """A job of this process has the run from now on."""
         with self._lock:
-            self._forget_ended()
             earlier = self._documents.get(location)
-            self._documents[location] = OwnDocument(jobs=1 + (max(0, earlier.jobs) if earlier is not None else 0))
+            self._documents[location] = OwnDocument(jobs=1 + (earlier.jobs if earlier is not None else 0))
 
     def end(self, location: str) -> None:
-        """It has ended: the operator is about to look how."""
+        """It has ended."""
         with self._lock:
-            self._forget_ended()
             document = self._documents.get(location)
             if document is None:
                 return
             document.jobs -= 1
             if document.jobs <= 0:
-                self._ended.append((self._now_s() + RECENT_S, location, document))
-                self._forget_ended()
+                del self._documents[location]
 
     def of(self, location: str) -> OwnDocument | None:
         """``None``: no job of this process has the run."""
@@ -82,18 +74,10 @@ class OwnDocuments:
     def recent(self, location: str) -> Stored | None:
         """``None``: it has to be read."""
         with self._lock:
-            self._forget_ended()
             document = self._documents.get(location)
             if document is None or self._now_s() - document.seen_s >= RECENT_S:
                 return None
             return document.newest
-
-    def _forget_ended(self) -> None:
-        """Those that ended a while ago, and more than a few, which are read again if anybody asks for them."""
-        while self._ended and (self._ended[0][0] <= self._now_s() or len(self._ended) > MOST_ENDED):
-            _, location, document = self._ended.popleft()
-            if self._documents.get(location) is document:
-                del self._documents[location]
 
     def written(self, document: OwnDocument, stored: Stored | None) -> None:
         """Written, or read, in its turn; ``None``: what it is now is not known."""
