@@ -43,7 +43,6 @@ from tidegate.reset.model.targets import (
     ToTimestamp,
     Undo,
 )
-from tidegate.reset.own_documents import OwnDocuments
 from tidegate.reset.store import Run, RunNotFound, RunStore, StaleAttempt
 from tidegate.reset.stores import open_store
 from tidegate.resources.reset import ResetPhase, Way
@@ -122,8 +121,7 @@ def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> MakeStore:
     namespace = request.getfixturevalue("namespace")
     if request.param == "configmap":
         return lambda: ConfigMapRunStore(namespace, name, api_client=client)
-    own = OwnDocuments()
-    return lambda: ConfigMapRunStore(namespace, name, api_client=client, own=own, is_jobs=True)
+    return lambda: ConfigMapRunStore(namespace, name, api_client=client, remembers=True)
 
 
 def test_a_new_run_is_as_it_was_asked_for(make_store: MakeStore) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from pydantic import ValidationError
 
@@ -41,7 +42,6 @@ from tidegate.reset.document import (
 )
 from tidegate.reset.evidence import left_out
 from tidegate.reset.model.request import RunRequest
-from tidegate.reset.own_documents import OwnDocuments, Stored
 from tidegate.reset.store import Run, RunNotFound, StaleAttempt
 from tidegate.versions import RUN, VERSION, NewerVersion, check, said
 
@@ -57,9 +57,24 @@ _CONFIG_MAPS = "configmaps"
 
 MAX_CONFLICTS = 50
 
+RECENT_S: Final = 10.0
+"""After so long what a job remembers is read again before anything is said by it: somebody else may have changed it."""
+
 _PARTS = ("request.json", "plan.json", "journal.jsonl", "result.json", "evidence.json", "roster.json", "fleet.json")
 
 _KNOWN = frozenset({VERSION, "attempt", "approved", *_PARTS, *(f"{part}.gz" for part in _PARTS)})
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """A ConfigMap as read or written: the API's object, and the run in it."""
+
+    config_map: Mapping[str, Any]
+    run: Run
+
+    @property
+    def version(self) -> str:
+        return str(self.config_map["metadata"].get("resourceVersion", ""))
 
 
 class ConfigMapRunStore(DocumentStore):
@@ -69,8 +84,9 @@ class ConfigMapRunStore(DocumentStore):
     :meth:`create` needs it. ``api_client``: a ``kubernetes.client.ApiClient``; without it, that of ``KUBECONFIG`` or
     of the pod's service account.
 
-    ``own``: the documents of this process's jobs. ``is_jobs``: it is opened for such a job, which has the run from then
-    on.
+    ``remembers``: for a job, which is the only one to change its run's document as long as nobody takes the run over:
+    what it has read or written last is not read again for ``RECENT_S``, and is where its next change begins. All others
+    read what there is, since what somebody else has written there is theirs to find.
 
     Its callers may stand in the middle of an apply, so an API server that is away is asked again for ``patience_s``
     before ``StoreUnavailable`` is raised.
@@ -85,8 +101,7 @@ class ConfigMapRunStore(DocumentStore):
         owner: Mapping[str, Any] | None = None,
         clock: Clock | None = None,
         patience_s: float = API_PATIENCE_S,
-        own: OwnDocuments | None = None,
-        is_jobs: bool = False,
+        remembers: bool = False,
     ) -> None:
         from tidegate.kube.core import CoreObjects  # half a second of imports, for those who use it only
 
@@ -96,10 +111,12 @@ class ConfigMapRunStore(DocumentStore):
         self._owner = dict(owner or {})
         self._clock = clock or SystemClock()
         self._call = PatientCalls(self.location, self._clock, patience_s, StoreUnavailable)
-        self._own = own or OwnDocuments()
-        self._is_jobs = is_jobs
-        if is_jobs:
-            self._own.begin(self.location)
+        self._remembers = remembers
+        self._turn = threading.Lock()
+        """Held while what is remembered is written."""
+        self._newest: _Stored | None = None
+        self._seen_s = 0.0
+        """When the API server had it last as it is remembered (monotonic seconds)."""
 
     @property
     def location(self) -> str:
@@ -122,10 +139,12 @@ class ConfigMapRunStore(DocumentStore):
         return run
 
     def load(self) -> Run:
-        stored = self._own.recent(self.location) if self._is_jobs else None
-        if stored is None:
-            stored = self._read()
-            self._own.read(self.location, stored)
+        newest = self._newest
+        if newest is not None and self._clock.monotonic() - self._seen_s < RECENT_S:
+            return newest.run
+        stored = self._read()
+        if newest is not None and newest.version == stored.version:
+            self._seen_s = self._clock.monotonic()
         return stored.run
 
     def read_owner(self) -> Mapping[str, Any] | None:
@@ -134,18 +153,16 @@ class ConfigMapRunStore(DocumentStore):
         return next(iter(metadata.get("ownerReferences") or ()), None)
 
     def _change(self, change: Change) -> Run:
-        document = self._own.of(self.location)
-        if document is None:
+        if not self._remembers:
             return self._changed(change).run
-        with document.turn:
-            known = document.newest if self._is_jobs else None
+        with self._turn:
             # Whatever keeps the write from ending well, what the document is then is not known.
-            self._own.written(document, None)
+            known, self._newest = self._newest, None
             changed = self._changed_from(known, change) or self._changed(change)
-            self._own.written(document, changed)
+            self._newest, self._seen_s = changed, self._clock.monotonic()
             return changed.run
 
-    def _changed_from(self, known: Stored | None, change: Change) -> Stored | None:
+    def _changed_from(self, known: _Stored | None, change: Change) -> _Stored | None:
         """``None``: what was known is not what there is, or does not suffice to tell that nothing is to be done."""
         if known is None:
             return None
@@ -155,7 +172,7 @@ class ConfigMapRunStore(DocumentStore):
             return None
         return None if changed is known.run else self._replaced(known, changed)
 
-    def _changed(self, change: Change) -> Stored:
+    def _changed(self, change: Change) -> _Stored:
         for conflicts in range(MAX_CONFLICTS):
             stored = self._read()
             changed = change(stored.run)
@@ -168,7 +185,7 @@ class ConfigMapRunStore(DocumentStore):
             self._clock.sleep(0.005 * min(conflicts, 10))
         raise StoreUnavailable(f"{self.location} was changed by others {MAX_CONFLICTS} times in a row")
 
-    def _replaced(self, stored: Stored, changed: Run) -> Stored | None:
+    def _replaced(self, stored: _Stored, changed: Run) -> _Stored | None:
         """As it is written; ``None`` where it is not as it was stored any more."""
         data, binary = self._encode(changed, stored)
         config_map = {**stored.config_map, "data": data, "binaryData": binary}
@@ -179,15 +196,15 @@ class ConfigMapRunStore(DocumentStore):
             raise RunNotFound(f"{self.location} was removed")
         if status is not None:
             raise StoreFailure(f"can't write {self.location}: {answer}")
-        return Stored(answer, changed)
+        return _Stored(answer, changed)
 
-    def _read(self) -> Stored:
+    def _read(self) -> _Stored:
         status, answer = self._call(self._core.read, _CONFIG_MAPS, self._namespace, self._name)
         if status == 404:
             raise RunNotFound(f"there is no ConfigMap {self._namespace}/{self._name}")
         if status is not None:
             raise StoreFailure(f"can't read {self.location}: {answer}")
-        return Stored(answer, self._decode(answer.get("data") or {}, answer.get("binaryData") or {}))
+        return _Stored(answer, self._decode(answer.get("data") or {}, answer.get("binaryData") or {}))
 
     def _decode(self, data: Mapping[str, str], binary: Mapping[str, str]) -> Run:
         def part(name: str) -> bytes | None:
@@ -218,7 +235,7 @@ class ConfigMapRunStore(DocumentStore):
         except (ValidationError, ValueError) as error:
             raise StoreFailure(f"{self.location} is not a run's ConfigMap: {error}") from error
 
-    def _encode(self, run: Run, stored: Stored | None) -> tuple[dict[str, str], dict[str, str]]:
+    def _encode(self, run: Run, stored: _Stored | None) -> tuple[dict[str, str], dict[str, str]]:
         """``data`` and ``binaryData``; parts that did not change since ``stored`` are taken over as they are."""
         before = stored.run if stored else None
         old_data: Mapping[str, str] = (stored.config_map.get("data") or {}) if stored else {}

@@ -20,7 +20,6 @@ from tidegate.reset.config_map_store import ConfigMapRunStore, default_client
 from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.document import Change, DocumentStore
 from tidegate.reset.model.request import RunRequest
-from tidegate.reset.own_documents import OwnDocuments
 from tidegate.reset.store import Run, RunStore
 
 
@@ -52,12 +51,12 @@ def open_store(
     *,
     api_client: Any = None,
     owner: Mapping[str, Any] | None = None,
-    own: OwnDocuments | None = None,
+    remembers: bool = False,
 ) -> RunStore:
     """The store at ``file:///folder/name`` or ``configmap://namespace/name``; nothing is read yet.
 
-    ``own``: the documents of this process's jobs, where it is opened for one of them. ``api_client`` and ``owner``: see
-    :class:`ConfigMapRunStore`. Raises ``ValueError`` for any other location.
+    ``api_client``, ``owner`` and ``remembers``: see :class:`ConfigMapRunStore`. Raises ``ValueError`` for any other
+    location.
     """
     url = urlsplit(location)
     match url.scheme:
@@ -65,8 +64,7 @@ def open_store(
             path = Path(unquote(url.path))
             return DirectoryRunStore(path.parent, path.name)
         case "configmap" if url.netloc and re.fullmatch(r"/[^/]+", url.path):
-            name, is_jobs = url.path[1:], own is not None
-            return ConfigMapRunStore(url.netloc, name, api_client=api_client, owner=owner, own=own, is_jobs=is_jobs)
+            return ConfigMapRunStore(url.netloc, url.path[1:], api_client=api_client, owner=owner, remembers=remembers)
     raise ValueError(f"{location!r} is not a run store: file:///folder/name or configmap://namespace/name")
 
 

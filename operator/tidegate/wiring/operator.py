@@ -21,7 +21,7 @@ from tidegate.inject.index import PolicyIndex
 from tidegate.inject.metrics import InjectionMetrics
 from tidegate.inject.patch import AgentImage
 from tidegate.jobs.mounts import CLAIMS_FOLDER, SECRETS_FOLDER, JobPlaces
-from tidegate.jobs.runner import Launch, Runner
+from tidegate.jobs.runner import Runner
 from tidegate.jobs.runner_application import SparkApplicationRunner
 from tidegate.jobs.runner_local import LocalSparkRunner
 from tidegate.jobs.settings import RunnerKind
@@ -47,7 +47,6 @@ from tidegate.policy.keeping import Features
 from tidegate.policy.parts import Parts as PolicyParts
 from tidegate.policy.reconcile import PolicyReconciler
 from tidegate.reset.config_map_store import ConfigMapRunStore
-from tidegate.reset.own_documents import OwnDocuments
 from tidegate.reset.runs.in_process import DirectRunner
 from tidegate.reset.store import RunStore
 from tidegate.reset.stores import open_store
@@ -81,8 +80,7 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
     turns = Turns()
     process = WriterProcess(turns.lost, shared.may_write)
     clients = ClientPool(functools.partial(KafkaClient, process=process))
-    documents = OwnDocuments()
-    direct, runners = _runners(shared, wake, clients, documents)
+    direct, runners = _runners(shared, wake, clients)
     connections = _connections(shared, process)
     shared.looks.connections = lambda: connections.bodies
     index = PolicyIndex(wake.policies, lambda: connections.bodies, settings.namespaces, observe=settings.observe)
@@ -95,7 +93,7 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
     features = Features(all=(discovery, retention, injection), of_groups=(discovery, retention))
     approvals, pauses = _approvals(shared), _pauses(shared)
     wake.pauses = pauses
-    policies, resets = _resetting(shared, runners, clients, documents, features, lambda: approvals.bodies)
+    policies, resets = _resetting(shared, runners, clients, features, lambda: approvals.bodies)
     wake.loops = (policies, resets)
     freshness = health.Freshness(settings.unobserved_limit_s, shared.clock.monotonic)
     turns.operator = Operator(
@@ -130,22 +128,16 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
     return turns.operator
 
 
-def _runners(
-    shared: Shared, wake: Wake, clients: ClientPool, documents: OwnDocuments
-) -> tuple[DirectRunner, dict[Engine, Runner]]:
+def _runners(shared: Shared, wake: Wake, clients: ClientPool) -> tuple[DirectRunner, dict[Engine, Runner]]:
     def open_owned(location: str, owner: Mapping[str, Any]) -> RunStore:
         return open_store(location, api_client=shared.api_client, owner=owner)
 
-    def ended(launch: Launch) -> None:
-        documents.end(launch.store)
-        wake.owner(launch)
-
     spark = shared.settings.spark
     direct = DirectRunner(
-        functools.partial(open_store, api_client=shared.api_client, own=documents),
+        functools.partial(open_store, api_client=shared.api_client, remembers=True),
         clients.open,
         shared.clock,
-        ended=ended,
+        ended=wake.owner,
         open_owned=open_owned,
         is_our_turn=shared.may_write,
     )
@@ -237,7 +229,6 @@ def _resetting(
     shared: Shared,
     runners: Mapping[Engine, Runner],
     clients: ClientPool,
-    documents: OwnDocuments,
     features: Features,
     approvals: Callable[[], Collection[Object]],
 ) -> tuple[LevelLoop, LevelLoop]:
@@ -251,7 +242,6 @@ def _resetting(
             owner=owner,
             clock=shared.clock,
             patience_s=_STORE_PATIENCE_S,
-            own=documents,
         )
 
     settings = shared.settings

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from kubernetes.client.exceptions import ApiException
 
+from support.fake_kafka import FakeClock
 from support.stored_documents import RUN
-from tidegate.reset.config_map_store import ConfigMapRunStore
+from tidegate.reset.config_map_store import RECENT_S, ConfigMapRunStore
 from tidegate.reset.document import StoreFailure
 from tidegate.reset.model.progress import Progress
-from tidegate.reset.own_documents import RECENT_S, OwnDocuments
 from tidegate.reset.store import RunNotFound, StaleAttempt
 from tidegate.resources.reset import ResetPhase
 
@@ -63,26 +60,25 @@ class Server:
 class World:
     def __init__(self) -> None:
         self.server = Server()
-        self.now_s = 0.0
-        self.own = OwnDocuments(lambda: self.now_s)
+        self.clock = FakeClock()
         self.elsewhere().create(RUN.request)
         self.server.asked.clear()
 
-    def _store(self, own: OwnDocuments | None, *, is_jobs: bool = False) -> ConfigMapRunStore:
-        store = ConfigMapRunStore("ns", "run", api_client=object(), own=own, is_jobs=is_jobs)
+    def _store(self, *, remembers: bool = False) -> ConfigMapRunStore:
+        store = ConfigMapRunStore("ns", "run", api_client=object(), clock=self.clock, remembers=remembers)
         store._core = self.server  # type: ignore[assignment]
         return store
 
     def job(self) -> ConfigMapRunStore:
-        return self._store(self.own, is_jobs=True)
+        return self._store(remembers=True)
 
     def operator(self) -> ConfigMapRunStore:
         """As its passes open it, a new one each time."""
-        return self._store(self.own)
+        return self._store()
 
     def elsewhere(self) -> ConfigMapRunStore:
         """In another process."""
-        return self._store(None)
+        return self._store()
 
 
 @pytest.fixture
@@ -122,13 +118,13 @@ def test_what_was_not_seen_for_a_while_is_read_again(world: World) -> None:
     job.begin_attempt()
     world.server.asked.clear()
 
-    world.now_s += RECENT_S
+    world.clock.sleep(RECENT_S)
     job.load()
     job.load()
     assert world.server.asked == ["read"], "it is as it was, so it counts as seen"
 
     world.elsewhere().approve()
-    world.now_s += RECENT_S
+    world.clock.sleep(RECENT_S)
     assert job.load().approved
     assert job.load().approved, "what others wrote is not forgotten for what the job wrote before"
 
@@ -198,53 +194,13 @@ def test_after_a_write_that_failed_it_is_read_again(world: World) -> None:
 def test_the_next_job_of_a_run_begins_with_nothing(world: World) -> None:
     first = world.job()
     first.begin_attempt()
-    world.own.end(first.location)
     world.elsewhere().begin_attempt()
     world.server.asked.clear()
 
     next_one = world.job()
     assert next_one.load().attempt == RUN_BEGUN + 2
-    world.now_s += RECENT_S
+    world.clock.sleep(RECENT_S)
     next_one.begin_attempt()
     assert world.server.asked == ["read", "read", "replace"], "the end of the first is not that of the next one"
     next_one.load()
     assert world.server.asked[3:] == []
-
-
-def test_a_job_that_ends_late_takes_nothing_from_the_one_that_has_followed_it(world: World) -> None:
-    first, second = world.job(), world.job()
-    second.begin_attempt()
-    world.own.end(first.location)
-    world.server.asked.clear()
-    second.load()
-    assert world.server.asked == []
-
-    world.own.end(second.location)
-    assert world.own.of(second.location) is None
-
-
-def test_many_threads_find_and_forget_documents_at_once() -> None:
-    now_s = 0.0
-    own = OwnDocuments(lambda: now_s)
-    pool, interval = ThreadPoolExecutor(6), sys.getswitchinterval()
-
-    def look() -> None:
-        while not over.is_set():
-            own.recent("another")
-
-    over = threading.Event()
-    sys.setswitchinterval(1e-6)
-    try:
-        looking = [pool.submit(look) for _ in range(5)]
-        for number in range(20_000):
-            location = f"run-{number}"
-            own.begin(location)
-            own.end(location)
-            own.end(location)  # of a launch that was called off before it had begun
-            now_s += RECENT_S
-    finally:
-        sys.setswitchinterval(interval)
-        over.set()
-        pool.shutdown()
-    for future in looking:
-        future.result()
