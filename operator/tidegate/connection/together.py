@@ -1,8 +1,9 @@
 """What many ask for, each by a key of its own, is read for all of them at once.
 
 Groups' committed offsets are told for two hundred groups in one request, and the ends of logs for all partitions of a
-broker. Whoever asks for something that is too old has everything read again that was asked for lately and is about to
-be too old as well: so five hundred pauses that look every ten seconds cause a few requests in ten seconds.
+broker. Whoever asks for something that is too old has everything read again that is about to be too old as well and is
+likely to be asked for before the new answer is: so five hundred pauses that look every ten seconds cause a few requests
+in ten seconds, and those that look once a minute do not have everything read for each other all the time.
 """
 
 from __future__ import annotations
@@ -31,14 +32,24 @@ V = TypeVar("V")
 
 @dataclass(slots=True)
 class _Entry(Generic[V]):
-    """``began_s``: when the newest reading of it began; ``asked_s``: when somebody asked last. The loop's clock."""
+    """``began_s``: when the newest reading of it began; ``asked_s``: when somebody asked last or still waited;
+    ``came_s``: when the newest asker came, ``gap_s`` after the one before. The loop's clock."""
 
     asked_s: float
     max_age_s: float
+    came_s: float
+    gap_s: float = 0.0
     began_s: float | None = None
     value: V | None = None
     alone: bool = False
     """Reading it has failed: it must not keep the others from being read."""
+
+    def is_read_along(self, now_s: float) -> bool:
+        """Whether it is old enough, and by its rhythm asked for again as long as the answer is not too old."""
+        if self.alone or self.max_age_s <= 0:
+            return False
+        is_old = self.began_s is None or self.began_s < now_s - _ABOUT_TO_BE * self.max_age_s
+        return is_old and self.came_s + self.gap_s <= now_s + self.max_age_s
 
 
 class Together(Generic[K, V]):
@@ -55,7 +66,9 @@ class Together(Generic[K, V]):
 
         Raises ``KafkaFailure``, where it is these keys' own.
         """
-        since_s = asyncio.get_running_loop().time() - max_age_s
+        now_s = asyncio.get_running_loop().time()
+        since_s = now_s - max_age_s
+        self._came(keys, max_age_s, now_s)
         while old := self._asked(keys, since_s, max_age_s):
             if self._reading is None:
                 self._reading = asyncio.create_task(self._renew(old))
@@ -68,11 +81,16 @@ class Together(Generic[K, V]):
                 await self._renew_alone(keys)
         return {key: value for key in keys if (value := self._entries[key].value) is not None}
 
+    def _came(self, keys: Collection[K], max_age_s: float, now_s: float) -> None:
+        for key in keys:
+            entry = self._entries.setdefault(key, _Entry(now_s, max_age_s, now_s))
+            entry.came_s, entry.gap_s = now_s, now_s - entry.came_s
+
     def _asked(self, keys: Collection[K], since_s: float, max_age_s: float) -> list[K]:
         """Which of them are to be read; asked for once more, so that none is forgotten while somebody waits for it."""
         now_s = asyncio.get_running_loop().time()
         for key in keys:
-            entry = self._entries.setdefault(key, _Entry(now_s, max_age_s))
+            entry = self._entries.setdefault(key, _Entry(now_s, max_age_s, now_s))
             entry.asked_s, entry.max_age_s = now_s, max_age_s
         return [key for key in keys if self._is_older(key, since_s)]
 
@@ -87,11 +105,7 @@ class Together(Generic[K, V]):
         for key, entry in tuple(self._entries.items()):
             if now_s - entry.asked_s > max(_REMEMBERED_S, _LATELY * entry.max_age_s):
                 del self._entries[key]
-        others = {
-            key
-            for key, entry in self._entries.items()
-            if not entry.alone and entry.max_age_s > 0 and self._is_older(key, now_s - _ABOUT_TO_BE * entry.max_age_s)
-        }
+        others = {key for key, entry in self._entries.items() if entry.is_read_along(now_s)}
         try:
             await self._read_again({*old, *others})
         finally:

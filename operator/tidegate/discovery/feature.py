@@ -38,6 +38,8 @@ _AGAIN_S: Final = 60.0
 """New partitions wake the policy, and so does a look that shows something new of its group: this is for figures, and
 for what a group without members has offsets of."""
 
+_NEVER_S: Final = 3600.0
+
 GROUP_NOT_SUPPORTED: Final = "GroupNotSupported"
 
 
@@ -128,7 +130,7 @@ class DiscoveryFeature:
         if policy.status.discovery is not None or policy.is_one_of_many:
             await policy.memory.note(PART, None)
         status = policy.status.model_copy(update={"discovery": None})
-        return FeatureOutcome(status, told, _AGAIN_S) if asks else FeatureOutcome(status, told)
+        return FeatureOutcome(status, told, _AGAIN_S if asks else _NEVER_S)
 
     async def _only_observed(self, policy: PolicyView) -> FeatureOutcome:
         """No start is given, and when that ends, all that is there by then is old: nobody is sent back to what it may

@@ -26,7 +26,7 @@ from tidegate.kube.unreadable import is_abandoned
 from tidegate.pause import plan
 from tidegate.pause.by_scale import is_by_scale
 from tidegate.pause.holds import own_holds
-from tidegate.pause.model import Decision, Observed, Seen
+from tidegate.pause.model import Observed, Seen
 from tidegate.pause.parts import Memory, Parts
 from tidegate.pause.plan import is_over
 from tidegate.pause.scaler import Scaler
@@ -35,6 +35,7 @@ from tidegate.resources.base import InvalidResource, parse_spec, read_status
 from tidegate.resources.conditions import OBSERVING, Refusal
 from tidegate.resources.pause import (
     ConsumerGroupPauseSpec,
+    PausedPartition,
     PauseMethod,
     PausePhase,
     PauseStatus,
@@ -193,39 +194,35 @@ class Reader:
             return tick.idle_s
         return tick.active_s if memory.tick_s is not None else tick.idle_s / 2
 
-    def offsets_are_due(self, decision: Decision, memory: Memory) -> bool:
-        """Whether the lag of what is paused is to be told anew."""
-        paused = [row for row in decision.status.partitions if row.phase is PausePhase.PAUSED]
-        if not paused or decision.action is not None:
-            return False
-        untold = any(row.lag is None and (row.offset is None or row.offset >= 0) for row in paused)
+    async def with_lag(self, seen: Seen, live: Live, status: PauseStatus, memory: Memory) -> Seen:
+        """With the offsets that the lag of what ``status`` calls paused is told from, where it is to be told anew; else
+        ``seen`` itself."""
+        rows = [row for row in status.partitions if row.phase is PausePhase.PAUSED]
+        if seen.observed is None or seen.spec is None or not rows:
+            return seen
+        first = memory.lag_s is None
+        if not self._lag_is_due(rows, memory):
+            return seen
+        memory.lag_s = asyncio.get_running_loop().time()
+        age_s = self._parts.tick.active_s if first else self._parts.tick.idle_s
+        partitions = [TopicPartition(row.topic, row.partition) for row in rows]
+        try:
+            committed = await self._parts.observer.committed(live.uid, seen.spec.group, age_s)
+            ends = await self._parts.observer.log_ends(live.uid, partitions, age_s)
+        except (KafkaFailure, NotLookedAt) as failure:
+            # They are only told; the pause does not depend on them.
+            _log.debug("%s: its lag could not be read: %s", seen.name, failure)
+            return seen
+        return replace(seen, observed=replace(seen.observed, committed=committed, log_ends=ends))
+
+    def _lag_is_due(self, rows: Collection[PausedPartition], memory: Memory) -> bool:
+        untold = any(row.lag is None and (row.offset is None or row.offset >= 0) for row in rows)
         now_s = asyncio.get_running_loop().time()
         if memory.lag_s is None:
             # What is told already an earlier process may have told just now.
             memory.lag_s = now_s
             return untold
         return now_s - memory.lag_s >= (self._parts.tick.active_s if untold else _LAG_S)
-
-    async def with_offsets(self, seen: Seen, live: Live, decision: Decision, memory: Memory) -> Seen:
-        """As it was seen, with the offsets that the lag of the paused partitions is told from."""
-        first = memory.lag_s is None
-        memory.lag_s = asyncio.get_running_loop().time()
-        if seen.observed is None or seen.spec is None:
-            return seen
-        age_s = self._parts.tick.active_s if first else self._parts.tick.idle_s
-        rows = [
-            TopicPartition(row.topic, row.partition)
-            for row in decision.status.partitions
-            if row.phase is PausePhase.PAUSED
-        ]
-        try:
-            committed = await self._parts.observer.committed(live.uid, seen.spec.group, age_s)
-            ends = await self._parts.observer.log_ends(live.uid, rows, age_s)
-        except (KafkaFailure, NotLookedAt) as failure:
-            # They are only told; the pause does not depend on them.
-            _log.debug("%s: its lag could not be read: %s", seen.name, failure)
-            return seen
-        return replace(seen, observed=replace(seen.observed, committed=committed, log_ends=ends))
 
 
 def _told(failure: KafkaFailure, live: Live) -> str:

@@ -57,7 +57,7 @@ BEGUN_BY_EARLIER_VERSION: Final = "BegunByEarlierVersion"
 _LOOK_S: Final = 2.0
 """For what nobody tells of: a connection that becomes ready, an OffsetReset that is gone."""
 
-_FOLLOW_S: Final = 60.0
+_FOLLOW_S: Final = 300.0
 """A watch tells of what becomes of an OffsetReset; this is for what it has missed."""
 
 _MISSED_S: Final = 600.0

@@ -44,18 +44,47 @@ def together(shelf: Shelf) -> Iterator[Together[str, int]]:
         yield Together(executor, shelf.read)
 
 
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The loop's clock, which stands still unless it is moved."""
+    now = [1000.0]
+    monkeypatch.setattr(asyncio.BaseEventLoop, "time", lambda _loop: now[0])
+    return now
+
+
 def test_who_asks_one_after_the_other_is_read_for_once(shelf: Shelf, together: Together[str, int]) -> None:
+    groups = [f"g{number}" for number in range(MANY)]
+
     async def ask() -> None:
-        for _ in range(3):
-            for number in range(MANY):
-                await together.get([f"g{number}"], 0.2)
-            await asyncio.sleep(0.2)
+        await together.get(groups, 0.2)
+        for _ in range(2):
+            await asyncio.sleep(0.3)
+            for group in groups:
+                await together.get([group], 0.2)
 
     asyncio.run(ask())
 
-    # Each was asked for the first time in a reading of its own; from then on they are read together.
-    assert shelf.reads[MANY:] == [frozenset(f"g{number}" for number in range(MANY))] * len(shelf.reads[MANY:])
-    assert len(shelf.reads) < MANY + 10
+    assert shelf.reads == [frozenset(groups)] * len(shelf.reads)
+    assert len(shelf.reads) < 10
+
+
+def test_who_asks_seldom_is_not_read_for_all_the_time(
+    shelf: Shelf, together: Together[str, int], clock: list[float]
+) -> None:
+    """A pause at rest asks once a minute, for what may be ten seconds old."""
+
+    async def ask() -> None:
+        await together.get(["seldom"], 10)
+        clock[0] += 60
+        await together.get(["seldom"], 10)
+        for _ in range(10):
+            clock[0] += 12
+            await together.get(["often"], 10)
+
+    asyncio.run(ask())
+
+    seldom = [number for number, keys in enumerate(shelf.reads) if "seldom" in keys]
+    assert seldom == [0, 1, 6], "when it asks, and when a minute has nearly gone by again"
 
 
 def test_who_asks_at_once_is_read_for_once(shelf: Shelf, together: Together[str, int]) -> None:
