@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Final
 
 from tidegate.connection.files import ConnectionFiles
 from tidegate.connection.live import LiveConnections
@@ -28,6 +31,9 @@ from tidegate.service.settings import Settings
 from tidegate.sweep.sweeper import Sweeper
 
 _log = logging.getLogger("tidegate")
+
+_CLOSING_S: Final = 5.0
+"""A pod has thirty seconds to end, most of which jobs may take."""
 
 
 class Replaced(Exception):
@@ -224,9 +230,8 @@ class Operator:
         await self.discovery.stop()
         await asyncio.get_running_loop().run_in_executor(None, self.direct.close)
         await self._leave_election()
-        self.clients.close()
-        for live in self.live:
-            live.kafka.close()
+        closing = [self.clients.close, *(live.kafka.close for live in self.live)]
+        await asyncio.get_running_loop().run_in_executor(None, _close_all, closing)
         self.lister.shutdown(wait=False, cancel_futures=True)
         self.executor.shutdown(wait=False, cancel_futures=True)
         self.patient_executor.shutdown(wait=False, cancel_futures=True)
@@ -266,3 +271,14 @@ class Operator:
 
     def _is_busy(self, kind: Kind, body: Object, within_s: float) -> bool:
         return self.loops[kind].is_busy(body, within_s)
+
+
+def _close_all(closing: Collection[Callable[[], None]], limit_s: float = _CLOSING_S) -> None:
+    """All at once, and waited for no longer than that: one whose cluster does not answer has calls to wait for, and
+    must keep neither the others nor the process from ending."""
+    threads = [threading.Thread(target=close, name="close", daemon=True) for close in closing]
+    for thread in threads:
+        thread.start()
+    until_s = time.monotonic() + limit_s
+    for thread in threads:
+        thread.join(max(0.0, until_s - time.monotonic()))

@@ -25,6 +25,10 @@ from tidegate.kube.ports import Conflict, NotFound, Object, name_of, namespace_o
 _log = logging.getLogger(__name__)
 
 _JITTER: Final = 0.15
+_SELDOM_S: Final = 30.0
+_SLOT_S: Final = 5.0
+"""Passes that are made seldom are made at the same few moments, as long as they may wait anyway: what they ask Kafka
+for is then asked for all of them at once."""
 _FIRST_BACKOFF_S: Final = 0.5
 _LAST_BACKOFF_S: Final = 60.0
 
@@ -290,8 +294,7 @@ class LevelLoop:
         item.failures = 0
         if version_of(done.body) >= version_of(item.body):
             item.body = done.body
-        # Never later than asked: what is to be said at a certain time comes in time, and an early pass asks again.
-        return done.again_after_s * random.uniform(1 - _JITTER, 1)  # noqa: S311 - not a secret
+        return delay_s(done.again_after_s, asyncio.get_running_loop().time())
 
     async def _refreshed(self, item: _Item) -> float:
         try:
@@ -304,6 +307,13 @@ class LevelLoop:
         else:
             item.body = fresh
         return 0 if item.failures < 3 else _backoff(item.failures)
+
+
+def delay_s(again_after_s: float, now_s: float) -> float:
+    """How long to wait for a pass that was asked for in ``again_after_s``; ``now_s`` is of the clock that the waiting
+    goes by. Never longer: what is to be said at a certain time comes in time, and an early pass asks again."""
+    delay = again_after_s * random.uniform(1 - _JITTER, 1)  # noqa: S311 - not a secret
+    return delay if delay < _SELDOM_S else delay - (now_s + delay) % _SLOT_S
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:

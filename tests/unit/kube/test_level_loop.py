@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from tidegate.kube.loop import LevelLoop, Pass
+import pytest
+
+from tidegate.kube.loop import LevelLoop, Pass, delay_s
 from tidegate.kube.ports import Conflict, KubeUnavailable, Object
 
 
@@ -368,3 +370,20 @@ def test_what_is_anothers_is_left_alone_and_let_go_of_until_it_is_ours() -> None
         await loop.stop()
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("now_s", [1000.0, 1003.7])
+def test_passes_that_are_made_seldom_are_made_at_the_same_moments_and_never_late(now_s: float) -> None:
+    delays = [delay_s(60, now_s) for _ in range(200)]
+
+    assert all(46 - 5 <= delay <= 60 for delay in delays)
+    moments = {round(now_s + delay, 6) for delay in delays}
+    assert moments <= {1045.0, 1050.0, 1055.0, 1060.0}
+    assert len(moments) > 1, "and not all of them at one"
+
+
+def test_a_pass_that_is_soon_has_a_moment_of_its_own() -> None:
+    delays = [delay_s(10, 1000.0) for _ in range(200)]
+
+    assert all(8.5 <= delay <= 10 for delay in delays)
+    assert len(set(delays)) > 100

@@ -73,8 +73,8 @@ _IN_LINE: Final = (WAITING_FOR_RESET, WAITING_FOR_QUOTA)
 _LAST_BACKOFF_S: Final = 30.0
 
 _WAITS_S: Final = 600.0
-"""Between two looks at a plan that waits for approval. An approval, a change and the end of a job wake its pass; this
-is for what nobody tells of, such as a document that was removed."""
+"""Between two looks at a plan that waits for approval, and at a run that has ended. An approval, a change and the end
+of a job wake its pass; this is for what nobody tells of, such as a document that was removed."""
 
 _BEFORE_S: Final = 0.85
 """Of the time until a deadline: passes come up to 15 % later than they are asked for."""
@@ -119,7 +119,7 @@ def _rest(draft: Draft) -> Decision:
     reason = said.reason if said is not None else phase.value
     message = said.message if said is not None else f"reset {seen.run_id} ended as {phase.value}"
     conclude(draft, phase, reason, message)
-    return draft.decide()
+    return draft.decide(again_after_s=_WAITS_S)
 
 
 def _begin(draft: Draft) -> Decision:
