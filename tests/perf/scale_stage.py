@@ -98,8 +98,12 @@ def ladder(resources: int, size: Size, connections: int = 1) -> list[Asked]:
 
 
 def _asked(kind: str, number: int, size: Size, through: str) -> Asked:
-    of = {"connectionRef": {"name": through}, "group": group(number % size.groups)}
-    named = topic(number % size.groups % size.topics)
+    chosen = number % size.groups
+    if kind != "discovery" and chosen < LIVE_MEMBERS:
+        # Their members run no agent: a pause would wait for them for ever.
+        chosen += LIVE_MEMBERS
+    of: Body = {"connectionRef": {"name": through}, "group": group(chosen)}
+    named = topic(chosen % size.topics)
     match kind:
         case "discovery":
             spec = {**of, "topics": [named], "discovery": {}}

@@ -20,11 +20,15 @@ from tidegate.threads import in_thread
 _ABOUT_TO_BE: Final = 0.5
 """Of the age that is allowed: what is older is read along with what is too old."""
 
+_LATE: Final = 2
+"""Times the age that is allowed: who has not come by then is not waited for any more."""
+
 _LATELY: Final = 4
 """Times the age that is allowed: what nobody has asked for since is forgotten."""
 
-_REMEMBERED_S: Final = 60.0
-"""The least time after which that happens: longer than anybody waits for an answer."""
+_REMEMBERED_S: Final = 600.0
+"""The least time after which that happens: longer than anybody waits for an answer, and than the pauses of those who
+ask seldom."""
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -33,23 +37,33 @@ V = TypeVar("V")
 @dataclass(slots=True)
 class _Entry(Generic[V]):
     """``began_s``: when the newest reading of it began; ``asked_s``: when somebody asked last or still waited;
-    ``came_s``: when the newest asker came, ``gap_s`` after the one before. The loop's clock."""
+    ``came_s``: when the newest asker came, ``gap_s`` after the one before; ``since_s``: some asker waits for a reading
+    that begins then or later. The loop's clock."""
 
     asked_s: float
     max_age_s: float
     came_s: float
-    gap_s: float = 0.0
+    gap_s: float
+    since_s: float = 0.0
     began_s: float | None = None
     value: V | None = None
     alone: bool = False
     """Reading it has failed: it must not keep the others from being read."""
 
     def is_read_along(self, now_s: float) -> bool:
-        """Whether it is old enough, and by its rhythm asked for again as long as the answer is not too old."""
-        if self.alone or self.max_age_s <= 0:
+        """Whether somebody waits for it, or it is old enough, and will by its rhythm be asked for while the answer is
+        not too old. Who asks for the first time counts as one that asks again and again."""
+        if self.alone:
             return False
-        is_old = self.began_s is None or self.began_s < now_s - _ABOUT_TO_BE * self.max_age_s
-        return is_old and self.came_s + self.gap_s <= now_s + self.max_age_s
+        if self.is_older(self.since_s):
+            return True
+        expected_s = self.came_s + self.gap_s
+        is_expected = expected_s - self.max_age_s <= now_s <= expected_s + _LATE * self.max_age_s
+        return is_expected and self.is_older(now_s - _ABOUT_TO_BE * self.max_age_s)
+
+    def is_older(self, than_s: float) -> bool:
+        """Whether its newest reading began before that, or there was none."""
+        return self.began_s is None or self.began_s < than_s
 
 
 class Together(Generic[K, V]):
@@ -83,20 +97,22 @@ class Together(Generic[K, V]):
 
     def _came(self, keys: Collection[K], max_age_s: float, now_s: float) -> None:
         for key in keys:
-            entry = self._entries.setdefault(key, _Entry(now_s, max_age_s, now_s))
-            entry.came_s, entry.gap_s = now_s, now_s - entry.came_s
+            entry = self._entries.get(key)
+            if entry is None:
+                self._entries[key] = _Entry(now_s, max_age_s, now_s, max_age_s)
+            else:
+                entry.came_s, entry.gap_s = now_s, now_s - entry.came_s
 
     def _asked(self, keys: Collection[K], since_s: float, max_age_s: float) -> list[K]:
         """Which of them are to be read; asked for once more, so that none is forgotten while somebody waits for it."""
-        now_s = asyncio.get_running_loop().time()
+        now_s, old = asyncio.get_running_loop().time(), []
         for key in keys:
-            entry = self._entries.setdefault(key, _Entry(now_s, max_age_s, now_s))
+            entry = self._entries.setdefault(key, _Entry(now_s, max_age_s, now_s, max_age_s))
             entry.asked_s, entry.max_age_s = now_s, max_age_s
-        return [key for key in keys if self._is_older(key, since_s)]
-
-    def _is_older(self, key: K, than_s: float) -> bool:
-        entry = self._entries.get(key)
-        return entry is None or entry.began_s is None or entry.began_s < than_s
+            if entry.is_older(since_s):
+                entry.since_s = max(entry.since_s, since_s)
+                old.append(key)
+        return old
 
     async def _renew(self, old: Collection[K]) -> None:
         # One turn of the loop later: those who come with this one are read as well.

@@ -36,6 +36,7 @@ from tidegate.control.records import (
     Value,
 )
 from tidegate.kafka.names import TOPIC_NAME
+from tidegate.texts import Texts
 from tidegate.versions import VERSION, number_of
 
 INITIAL: Final = "initial"
@@ -71,6 +72,9 @@ _FORMS: Final = {
     "digest": (re.compile(r"[a-zA-Z0-9:+/=_-]{0,255}"), "at most 255 letters, digits, ':', '+', '/', '=', '_' and '-'"),
 }
 """By a text's name what it may be, and that in words."""
+
+
+_texts: Final = Texts()
 
 
 class Unreadable(ValueError):
@@ -315,7 +319,7 @@ def _text(body: Mapping[str, Any], name: str) -> str:
         raise Unreadable(f"{name} must be {words}, not {_shown(value)}")
     if any("\ud800" <= letter <= "\udfff" for letter in value):
         raise Unreadable(f"{name} has half a character in it (a lone surrogate): {_shown(value)}")
-    return value
+    return _texts.once(value)
 
 
 def _number(body: Mapping[str, Any], name: str, most: int, *, least: int = 0) -> int:

@@ -20,6 +20,7 @@ from tidegate.discovery.state import DiscoveryState, grown
 from tidegate.discovery.together import together
 from tidegate.discovery.watch import ConnectionWatch, WatchParts
 from tidegate.kafka.model import Group, GroupState, GroupType, Topic
+from tidegate.kube.loop import rest_s
 from tidegate.kube.ports import EventType, KubeEvent, label_of
 from tidegate.policy.feature import FeatureOutcome, PolicyView, WholeView
 from tidegate.policy.memory import Document
@@ -36,7 +37,7 @@ _COMMITTED_S: Final = 30.0
 
 _AGAIN_S: Final = 60.0
 """New partitions wake the policy, and so does a look that shows something new of its group: this is for figures, and
-for what a group without members has offsets of."""
+for what a group without members has offsets of. The longer, the more groups are guarded."""
 
 _NEVER_S: Final = 3600.0
 
@@ -121,7 +122,8 @@ class DiscoveryFeature:
         told, guard.happenings = tuple(guard.happenings), []
         await policy.memory.note(PART, encode(guard.remembered))
         status = policy.status.model_copy(update={"discovery": guard.status(group)})
-        return FeatureOutcome(status, told, _AGAIN_S)
+        guards = sum(len(watch.guards) for watch in self._watches.values())
+        return FeatureOutcome(status, told, rest_s(_AGAIN_S, guards))
 
     async def _without(self, policy: PolicyView, *told: KubeEvent) -> FeatureOutcome:
         """Nothing is found for the group; should that change, all that is there by then is old."""

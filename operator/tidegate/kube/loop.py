@@ -19,7 +19,7 @@ from contextvars import Context
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from tidegate.kube.objects import kept_of, version_of
+from tidegate.kube.objects import kept_of, lean_of, version_of
 from tidegate.kube.ports import Conflict, NotFound, Object, name_of, namespace_of, uid_of
 
 _log = logging.getLogger(__name__)
@@ -29,6 +29,8 @@ _SELDOM_S: Final = 30.0
 _SLOT_S: Final = 5.0
 """Passes that are made seldom are made at the same few moments, as long as they may wait anyway: what they ask Kafka
 for is then asked for all of them at once."""
+_AT_REST_A_SECOND: Final = 10
+_LONGEST_REST_S: Final = 300.0
 _FIRST_BACKOFF_S: Final = 0.5
 _LAST_BACKOFF_S: Final = 60.0
 
@@ -126,7 +128,7 @@ class LevelLoop:
         """Take in a watch event. ``event_type`` is ``None`` for the listing at the start."""
         if self._stopping:
             return
-        body, uid = kept_of(body), uid_of(body)
+        body, uid = lean_of(kept_of(body)), uid_of(body)
         item = self._items.get(uid)
         if event_type == "DELETED":
             if item is not None:
@@ -314,6 +316,13 @@ def delay_s(again_after_s: float, now_s: float) -> float:
     goes by. Never longer: what is to be said at a certain time comes in time, and an early pass asks again."""
     delay = again_after_s * random.uniform(1 - _JITTER, 1)  # noqa: S311 - not a secret
     return delay if delay < _SELDOM_S else delay - (now_s + delay) % _SLOT_S
+
+
+def rest_s(least_s: float, resources: int) -> float:
+    """How long each of so many resources at rest is left alone, of which all that matters at once is told of: their
+    passes are for figures, and come no more than ten times a second in all, as long as that is no more than five
+    minutes for each."""
+    return max(least_s, min(_LONGEST_REST_S, resources / _AT_REST_A_SECOND))
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:

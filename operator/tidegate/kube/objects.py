@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import Executor
+from typing import Any, Final, cast
 
 from tidegate.kube.ports import Kind, Kube, KubeEvent, NotFound, Object, name_of, namespace_of, uid_of
+from tidegate.texts import Texts
 from tidegate.threads import in_thread
+
+_texts: Final = Texts()
 
 
 async def newest_of(kube: Kube, executor: Executor, kind: Kind, body: Object) -> Object | None:
@@ -25,6 +29,20 @@ def kept_of(body: Object) -> Object:
     if not isinstance(metadata, Mapping) or "managedFields" not in metadata:
         return body
     return {**body, "metadata": {name: value for name, value in metadata.items() if name != "managedFields"}}
+
+
+def lean_of(body: Object) -> Object:
+    """The same object in half the memory: texts that thousands of objects have, such as the names of fields, are there
+    once."""
+    return cast("Object", _lean(body))
+
+
+def _lean(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {_texts.once(name): _lean(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_lean(part) for part in value]
+    return _texts.once(value) if isinstance(value, str) else value
 
 
 def naming(body: Object) -> Object:

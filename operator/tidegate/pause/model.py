@@ -9,6 +9,7 @@ from typing import TypedDict
 
 from tidegate.control.gates import Gates
 from tidegate.kafka.model import Group, Offsets, Topic, TopicPartition
+from tidegate.kube.loop import rest_s
 from tidegate.kube.ports import KubeEvent
 from tidegate.kube.workloads import Scale, ScaledObject
 from tidegate.pause.holds import HoldChanges
@@ -81,17 +82,19 @@ class Patience:
 class Tick:
     """Seconds until the next look: while owners are just letting go, while something is under way, and otherwise.
 
-    ``rest_s``: where all that may happen next is told of, by a look that shows something new of the group or its gates.
+    ``rest_s``: where all that may happen next is told of, by a look that shows something new of the group or its gates;
+    the longer, the more pauses there are.
     """
 
     quick_s: float = 0.2
     active_s: float = 1.0
     idle_s: float = 10.0
+    pauses: int = 1
 
     @property
     def rest_s(self) -> float:
         """Not below the 30 s after which the lag is told anew."""
-        return 6 * self.idle_s
+        return rest_s(6 * self.idle_s, self.pauses)
 
 
 @dataclass(frozen=True, slots=True)

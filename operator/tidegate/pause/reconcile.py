@@ -118,6 +118,7 @@ class PauseReconciler:
         live = self._live(body) if spec is not None else None
         self._reader.want(body, spec, live, memory)
         seen = await self._reader.read(body, spec, invalid, live, memory)
+        seen = replace(seen, tick=replace(seen.tick, pauses=len(self._memories)))
         if live is not None and _is_at_rest(seen, memory):
             # It is most likely decided as it was: then there is one decision, and not a second one with the offsets.
             seen = await self._reader.with_lag(seen, live, seen.status, memory)

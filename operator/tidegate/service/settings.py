@@ -224,7 +224,7 @@ class Settings(BaseModel):
     agent_image_pull_policy: Annotated[str, Field(pattern="^(Always|IfNotPresent|Never)$")] = "IfNotPresent"
     """``Always``, ``IfNotPresent`` or ``Never``."""
 
-    health_interval_s: Seconds = 20.0
+    health_interval_s: Seconds = 30.0
     """Between two listings of our resources by the freshness check."""
 
     unobserved_limit_s: Seconds = 90.0

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.kube.loop import LevelLoop, Pass, delay_s
+from tidegate.kube.loop import LevelLoop, Pass, delay_s, rest_s
 from tidegate.kube.ports import Conflict, KubeUnavailable, Object
 
 
@@ -387,3 +387,8 @@ def test_a_pass_that_is_soon_has_a_moment_of_its_own() -> None:
 
     assert all(8.5 <= delay <= 10 for delay in delays)
     assert len(set(delays)) > 100
+
+
+@pytest.mark.parametrize(("resources", "expected_s"), [(1, 60), (600, 60), (2_500, 250), (100_000, 300)])
+def test_the_more_there_are_at_rest_the_longer_each_is_left_alone(resources: int, expected_s: float) -> None:
+    assert rest_s(60, resources) == expected_s

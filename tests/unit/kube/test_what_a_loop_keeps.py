@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import weakref
 from contextvars import ContextVar
 
@@ -54,5 +55,28 @@ async def _told_by_handlers() -> None:
 
         assert loop.size == 2
         assert [cause() for cause in causes] == [None, None]
+    finally:
+        await loop.stop()
+
+
+def test_texts_that_many_objects_have_are_kept_once() -> None:
+    asyncio.run(_told_of_two())
+
+
+async def _told_of_two() -> None:
+    loop = LevelLoop(Resting(), expected=())
+    status = {"phase": "Paused", "rows": [{"topic": "orders", "phase": "Paused"}], "lag": 7, "message": "m" * 200}
+    try:
+        for uid in ("a", "b"):
+            told = json.loads(json.dumps({**body_of(uid), "status": status}))
+            loop.notice("ADDED", told)
+            assert loop.named("shop", uid) == told
+
+        one, another = (loop.named("shop", uid) for uid in ("a", "b"))
+        assert one is not None
+        assert another is not None
+        assert list(map(id, one["status"])) == list(map(id, another["status"]))
+        assert one["status"]["rows"][0]["topic"] is another["status"]["rows"][0]["topic"]
+        assert one["status"]["phase"] is one["status"]["rows"][0]["phase"]
     finally:
         await loop.stop()
