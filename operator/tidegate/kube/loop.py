@@ -1,11 +1,12 @@
-"""Level-triggered reconciling: one worker a resource, woken by its watch events, a jittered timer, or a colleague.
+"""Level-triggered reconciling: a resource gets a pass for its watch events, a jittered timer, or a colleague.
 
 kopf's own timers and change handlers are not used for this, for three reasons (kopf 1.45): ``kopf.timer`` always puts
 its finalizer on the object (``kopf/on.py``: ``requires_finalizer=True``), while ours has to be there only during a run;
 ``on.create`` and ``on.update`` write an annotation to every object they have handled; and neither sees our own status
 writes, on which a run's next step depends. So kopf watches, and ``@kopf.on.event`` feeds this loop: the listing at the
 start (resume), ADDED (create), MODIFIED (update) and DELETED all end in one coroutine. A worker makes one pass at a
-time: that is the lock per UID.
+time: that is the lock per UID. It ends where there is nothing to do, and a timer is all that there is of thousands of
+resources at rest.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import random
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection
 from contextvars import Context
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from tidegate.kube.objects import kept_of, lean_of, version_of
@@ -60,12 +61,16 @@ class Reconciler(Protocol):
 @dataclass(slots=True)
 class _Item:
     body: Object
-    woken: asyncio.Event = field(default_factory=asyncio.Event)
+    woken: bool = False
+    """Whether something came up since the newest pass began."""
     gone: bool = False
     begun: bool = False
     """Whether something may be kept of it: it is ours, and its first pass may begin."""
     failures: int = 0
     task: asyncio.Task[None] | None = None
+    """Its worker: at work, or ended by a defect and to be started anew. ``None``: it is at rest."""
+    timer: asyncio.TimerHandle | None = None
+    """What ends its rest."""
 
 
 async def _at_once(_body: Object) -> None:
@@ -111,6 +116,8 @@ class LevelLoop:
         self._passed_s: float | None = None
         """When a pass over any object ended last."""
         self._stopping = False
+        self._context = Context()
+        """Of all timers. Set by a handler of kopf's, one would keep what that was told of."""
 
     def stand_by(self) -> None:
         """Before anything is told of."""
@@ -138,17 +145,15 @@ class LevelLoop:
         if item is None:
             item = self._items[uid] = _Item(body)
             self._uids[namespace_of(body), name_of(body)].add(uid)
-            if not self._standing_by:
-                self._start(uid, item)
         elif version_of(body) >= version_of(item.body):
             item.body = body
-        item.woken.set()
+        self._stir(uid, item)
 
     def wake(self, uid: str) -> None:
         """Look at this object now."""
         item = self._items.get(uid)
         if item is not None:
-            item.woken.set()
+            self._stir(uid, item)
 
     def wake_named(self, namespace: str, name: str) -> None:
         """Look at the object of this name now, where it is known."""
@@ -173,8 +178,8 @@ class LevelLoop:
         return self._is_ours(body)
 
     def wake_all(self) -> None:
-        for item in self._items.values():
-            item.woken.set()
+        for uid, item in tuple(self._items.items()):
+            self._stir(uid, item)
 
     async def retain(self, uids: Collection[str]) -> None:
         """Let go of objects that a listing no longer has, unless they are there when looked for one by one."""
@@ -200,6 +205,9 @@ class LevelLoop:
         """Begin to end all workers, which make no further step; a call that is on its way in a thread goes on."""
         self._stopping = True
         tasks = [item.task for item in self._items.values() if item.task is not None]
+        for item in self._items.values():
+            if item.timer is not None:
+                item.timer.cancel()
         for task in tasks:
             task.cancel()
         return tasks
@@ -216,10 +224,17 @@ class LevelLoop:
             # Nothing is kept of it that a pass would have to let go of.
             self._drop(uid, item)
         item.gone = True
-        item.woken.set()
+        self._stir(uid, item)
+
+    def _stir(self, uid: str, item: _Item) -> None:
+        item.woken = True
+        if item.task is None and not self._standing_by and not self._stopping:
+            self._start(uid, item)
 
     def _start(self, uid: str, item: _Item) -> None:
-        # Begun by a handler of kopf's, it would keep what that was told of, for as long as the object is there.
+        if item.timer is not None:
+            item.timer.cancel()
+            item.timer = None
         context, name = Context(), f"reconcile {namespace_of(item.body)}/{uid}"
         item.task = asyncio.create_task(self._work(uid, item), name=name, context=context)
         item.task.add_done_callback(lambda task: self._ended(uid, item, task), context=context)
@@ -243,26 +258,27 @@ class LevelLoop:
 
     def _restart(self, uid: str, item: _Item) -> None:
         if not self._stopping and self._items.get(uid) is item:
-            item.woken.set()
             self._start(uid, item)
 
     async def _work(self, uid: str, item: _Item) -> None:
         while not item.gone:
-            item.woken.clear()
+            item.woken = False
             if not self._is_ours(item.body):
-                if item.begun:
-                    item.begun = False
-                    await self._reconciler.forget(item.body)
-                else:
-                    await item.woken.wait()
+                if not item.begun:
+                    item.task = None
+                    return
+                item.begun = False
+                await self._reconciler.forget(item.body)
             elif not item.begun:
                 # It may be another's once that is over.
                 item.begun = True
                 await self._before_first(item.body)
             else:
                 delay = await self._pass(item)
-                if delay > 0 and not item.gone:
-                    await _wait(item.woken, delay)
+                if delay > 0 and not item.woken and not item.gone:
+                    item.task, loop = None, asyncio.get_running_loop()
+                    item.timer = loop.call_later(delay, self._start, uid, item, context=self._context)
+                    return
         await self._reconciler.forget(item.body)
         self._drop(uid, item)
 
@@ -323,14 +339,6 @@ def rest_s(least_s: float, resources: int) -> float:
     passes are for figures, and come no more than ten times a second in all, as long as that is no more than five
     minutes for each."""
     return max(least_s, min(_LONGEST_REST_S, resources / _AT_REST_A_SECOND))
-
-
-async def _wait(event: asyncio.Event, seconds: float) -> None:
-    try:
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    except TimeoutError:
-        return
 
 
 def _backoff(failures: int) -> float:

@@ -392,3 +392,56 @@ def test_a_pass_that_is_soon_has_a_moment_of_its_own() -> None:
 @pytest.mark.parametrize(("resources", "expected_s"), [(1, 60), (600, 60), (2_500, 250), (100_000, 300)])
 def test_the_more_there_are_at_rest_the_longer_each_is_left_alone(resources: int, expected_s: float) -> None:
     assert rest_s(60, resources) == expected_s
+
+
+def test_what_is_at_rest_has_no_task_and_is_woken_all_the_same() -> None:
+    async def story() -> None:
+        reconciler = Scripted(rest)
+        loop = loop_of(reconciler)
+        for number in range(100):
+            loop.notice("ADDED", body_of(1, f"u{number}"))
+        await reached(lambda: len(reconciler.seen) == 100)
+        await asyncio.sleep(0)
+        assert len(asyncio.all_tasks()) == 1, "only this one"
+
+        loop.wake("u7")
+        await reached(lambda: len(reconciler.seen) == 101)
+        loop.notice("DELETED", body_of(2, "u8"))
+        await reached(lambda: reconciler.forgotten == ["u8"])
+        assert loop.size == 99
+        await loop.stop()
+
+    asyncio.run(story())
+
+
+def test_nothing_wakes_what_was_halted() -> None:
+    async def story() -> None:
+        reconciler = Scripted(rest)
+        loop = loop_of(reconciler)
+        loop.notice("ADDED", body_of(1))
+        await reached(lambda: len(reconciler.seen) == 1)
+        loop.halt()
+        loop.wake("u")
+        loop.wake_all()
+        await asyncio.sleep(0.05)
+        assert len(reconciler.seen) == 1
+        assert len(asyncio.all_tasks()) == 1
+        await loop.stop()
+
+    asyncio.run(story())
+
+
+def test_an_event_does_not_have_a_defect_tried_again_before_its_time() -> None:
+    async def story() -> None:
+        reconciler = Scripted(defect, rest)
+        loop = loop_of(reconciler)
+        loop.notice("ADDED", body_of(1))
+        await reached(lambda: len(reconciler.seen) == 1)
+        began = asyncio.get_running_loop().time()
+        loop.notice("MODIFIED", body_of(2))
+        await reached(lambda: len(reconciler.seen) == 2)
+        assert reconciler.seen == ["1", "2"]
+        assert asyncio.get_running_loop().time() - began > 0.4
+        await loop.stop()
+
+    asyncio.run(story())
