@@ -15,7 +15,7 @@ class Texts:
     or a resource could have more and more kept. This keeps at most ``most`` texts, and then begins anew.
     """
 
-    def __init__(self, most: int = 50_000) -> None:
+    def __init__(self, most: int = 10_000) -> None:
         self._most = most
         self._known: dict[str, str] = {}
 
