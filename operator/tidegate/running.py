@@ -111,6 +111,8 @@ class Operator:
     elector: Elector | None = None
     lister: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="list"))
     """Of its own: that ``/healthz`` knows what there is must not wait for thousands of passes."""
+    known: dict[Kind, frozenset[str]] = field(default_factory=dict)
+    """What the loops knew when the newest listing began."""
     warm: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once what is there was listed: before that this process knows nothing that it could go by."""
     leading: asyncio.Task[None] | None = None
@@ -250,8 +252,11 @@ class Operator:
             await self.elector.release()
 
     async def _list_all(self) -> list[tuple[Kind, list[Object]]]:
-        loop = asyncio.get_running_loop()
-        return [(kind, list(await loop.run_in_executor(self.lister, self.kube.list, kind))) for kind in self.loops]
+        events, found = asyncio.get_running_loop(), list[tuple[Kind, list[Object]]]()
+        for kind, loop in self.loops.items():
+            self.known[kind] = loop.uids
+            found.append((kind, list(await events.run_in_executor(self.lister, self.kube.list, kind))))
+        return found
 
     async def _listed(self, found: list[tuple[Kind, list[Object]]], unobserved: int) -> None:
         self.metrics.unobserved(unobserved)
@@ -267,7 +272,7 @@ class Operator:
                 await self.own_certificates.looked()
             await self.webhook.start()
         for kind, objects in found:
-            await self.loops[kind].retain({uid_of(body) for body in objects})
+            await self.loops[kind].retain({uid_of(body) for body in objects}, self.known.get(kind, ()))
 
     def _is_busy(self, kind: Kind, body: Object, within_s: float) -> bool:
         return self.loops[kind].is_busy(body, within_s)
@@ -278,7 +283,11 @@ def _close_all(closing: Collection[Callable[[], None]], limit_s: float = _CLOSIN
     must keep neither the others nor the process from ending."""
     threads = [threading.Thread(target=close, name="close", daemon=True) for close in closing]
     for thread in threads:
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:
+            _log.warning("no more threads to close connections in, which end with the process: %s", error)
+            break
     until_s = time.monotonic() + limit_s
-    for thread in threads:
+    for thread in filter(threading.Thread.is_alive, threads):
         thread.join(max(0.0, until_s - time.monotonic()))

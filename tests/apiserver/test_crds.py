@@ -19,6 +19,7 @@ from kubernetes import client
 
 from corpus.reading import PLURALS, Case, read_cases
 from devstack import ApiServer
+from devstack.errors import StackError
 from support.kstatus import KStatus, kstatus_of
 from support.operator_process import until
 from tidegate.resources import OffsetResetSpec, conditions, parse_spec, read_status
@@ -154,6 +155,52 @@ def test_invalid_resources_are_refused_with_what_to_do(case: Case, refusals: dic
 
     assert refusal["code"] in (400, 422)
     assert case.expect[1] in refusal["message"]
+
+
+_NESTED = '{"a": ' * 600 + "{}" + "}" * 600
+_DEEP = {
+    "ConsumerGroupPause": f'"partitions": [{{"topic": "orders", "partitions": {_NESTED}}}]',
+    "OffsetReset": f'"to": {{"earliest": {{}}}}, "partitions": [{{"topic": "orders", "partitions": {_NESTED}}}]',
+    "OffsetResetPolicy": f'"snapshots": {_NESTED}',
+}
+
+
+@pytest.mark.parametrize("kind", _DEEP)
+def test_what_is_nested_too_deeply_to_be_read_is_not_stored(
+    kind: str, apiserver: ApiServer, namespace: str, tmp_path: Path
+) -> None:
+    """kopf copies every object that it is told of, which fails from a depth of about 500 on, and from 1,000 on Python
+    can't read its JSON: one such object, in any namespace, would end the operator again and again."""
+    file = tmp_path / "deep.yaml"
+    file.write_text(
+        f"apiVersion: {GROUP}/{VERSION}\nkind: {kind}\nmetadata:\n  name: deep\n  namespace: {namespace}\n"
+        f'spec: {{"connectionRef": {{"name": "prod"}}, "group": "payments", {_DEEP[kind]}}}\n'
+    )
+
+    with pytest.raises(StackError, match="422"):
+        apiserver.apply(file)
+
+
+def test_no_field_takes_an_object_of_any_depth() -> None:
+    """But for those of earlier versions, which no resource may be given any more."""
+    found = {
+        (path.name.partition(".")[0], where)
+        for path in CRDS.glob("*.tidegate.io.yaml")
+        for where, node in _nodes(yaml.safe_load(path.read_text()), "")
+        if node.get("x-kubernetes-preserve-unknown-fields") and node.get("maxProperties") != 0
+    }
+
+    assert {where.rpartition(".")[2] for _, where in found} == {"snapshot", "snapshots"}
+
+
+def _nodes(value: Any, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    if isinstance(value, dict):
+        yield where, value
+        for name, part in value.items():
+            yield from _nodes(part, f"{where}.{name}")
+    elif isinstance(value, list):
+        for part in value:
+            yield from _nodes(part, where)
 
 
 @pytest.mark.parametrize("kind", PLURALS)

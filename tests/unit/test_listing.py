@@ -20,7 +20,8 @@ def test_a_listing_waits_for_no_pass() -> None:
     passes_go_on = threading.Event()
     with ThreadPoolExecutor(1) as busy, ThreadPoolExecutor(1) as lister:
         busy.submit(passes_go_on.wait, 30)
-        operator: Any = SimpleNamespace(kube=Kube(), loops=there, executor=busy, lister=lister)
+        loops = {kind: SimpleNamespace(uids=frozenset({kind.plural})) for kind in there}
+        operator: Any = SimpleNamespace(kube=Kube(), loops=loops, known={}, executor=busy, lister=lister)
 
         async def listed() -> list[tuple[Kind, list[Object]]]:
             async with asyncio.timeout(20):
@@ -28,5 +29,6 @@ def test_a_listing_waits_for_no_pass() -> None:
 
         try:
             assert dict(asyncio.run(listed())) == there
+            assert operator.known == {PAUSES: {PAUSES.plural}, RESETS: {RESETS.plural}}
         finally:
             passes_go_on.set()

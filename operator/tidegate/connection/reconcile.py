@@ -93,6 +93,9 @@ class Parts:
     looks: FirstLooks = field(default_factory=FirstLooks)
     is_borrowed: Callable[[Object], bool] = lambda _body: False
     """Whether a connection is another shard's, and only read from here."""
+    changed: Callable[[str, str], None] = lambda _namespace, _name: None
+    """Told, by namespace and name, of a connection that was opened or is gone, or allows something else: those at rest
+    that go through it would find that out minutes later."""
 
 
 class ConnectionReconciler:
@@ -134,6 +137,7 @@ class ConnectionReconciler:
         self._confirmed_s.pop(uid, None)
         self._permissions.forget(uid)
         if live is not None:
+            parts.changed(live.namespace, live.name)
             await in_thread(self._parts.executor, live.kafka.close)
         await in_thread(self._parts.executor, parts.files.remove, uid)
 
@@ -221,6 +225,7 @@ class ConnectionReconciler:
         live, allow = self._live(body), self._allowed(spec)
         if live is not None and live.allow != allow:
             self._parts.live.put(replace(live, allow=allow))
+            self._parts.changed(live.namespace, live.name)
 
     async def _keep_open(self, body: Object, spec: KafkaConnectionSpec, contents: dict[str, bytes]) -> None:
         """Open the connection, or open it anew after how it connects or a Secret has changed. Raises
@@ -254,6 +259,7 @@ class ConnectionReconciler:
             )
         )
         parts.observer.connect(uid, label_of(body), kafka, kafka.control)
+        parts.changed(namespace, name)
         _log.info("%s/%s: %s", namespace, name, "opened" if open_now is None else "opened anew: it has changed")
         if open_now is not None:
             if open_now.uid != uid:

@@ -37,8 +37,8 @@ V = TypeVar("V")
 @dataclass(slots=True)
 class _Entry(Generic[V]):
     """``began_s``: when the newest reading of it began; ``asked_s``: when somebody asked last or still waited;
-    ``came_s``: when the newest asker came, ``gap_s`` after the one before; ``since_s``: some asker waits for a reading
-    that begins then or later. The loop's clock."""
+    ``came_s``: when the newest asker came that may need another reading, ``gap_s`` after the one before; ``since_s``:
+    some asker waits for a reading that begins then or later. The loop's clock."""
 
     asked_s: float
     max_age_s: float
@@ -84,6 +84,9 @@ class Together(Generic[K, V]):
         since_s = now_s - max_age_s
         self._came(keys, max_age_s, now_s)
         while old := self._asked(keys, since_s, max_age_s):
+            if all(self._entries[key].alone for key in old):
+                await self._renew_alone(old)
+                continue
             if self._reading is None:
                 self._reading = asyncio.create_task(self._renew(old))
             # Waited for, not awaited: one asker that is cancelled must not end the reading that others wait for.
@@ -100,7 +103,8 @@ class Together(Generic[K, V]):
             entry = self._entries.get(key)
             if entry is None:
                 self._entries[key] = _Entry(now_s, max_age_s, now_s, max_age_s)
-            else:
+            elif now_s - entry.came_s >= max_age_s:
+                # Else it has what was read for the one before.
                 entry.came_s, entry.gap_s = now_s, now_s - entry.came_s
 
     def _asked(self, keys: Collection[K], since_s: float, max_age_s: float) -> list[K]:
@@ -122,8 +126,10 @@ class Together(Generic[K, V]):
             if now_s - entry.asked_s > max(_REMEMBERED_S, _LATELY * entry.max_age_s):
                 del self._entries[key]
         others = {key for key, entry in self._entries.items() if entry.is_read_along(now_s)}
+        together = {*others, *(key for key in old if not self._entries[key].alone)}
         try:
-            await self._read_again({*old, *others})
+            if together:
+                await self._read_again(together)
         finally:
             self._reading = None
 

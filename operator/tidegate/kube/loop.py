@@ -64,6 +64,8 @@ class _Item:
     woken: bool = False
     """Whether something came up since the newest pass began."""
     gone: bool = False
+    missed: bool = False
+    """Whether a listing did not have it."""
     begun: bool = False
     """Whether something may be kept of it: it is ours, and its first pass may begin."""
     failures: int = 0
@@ -181,16 +183,30 @@ class LevelLoop:
         for uid, item in tuple(self._items.items()):
             self._stir(uid, item)
 
-    async def retain(self, uids: Collection[str]) -> None:
-        """Let go of objects that a listing no longer has, unless they are there when looked for one by one."""
-        for uid, item in tuple(self._items.items()):
-            if uid not in uids and not item.gone and await self._reconciler.refresh(item.body) is None:
+    async def retain(self, listed: Collection[str], known: Collection[str]) -> None:
+        """Let go of objects that a listing no longer has, unless they are there when looked for one by one. ``known``:
+        the ``uids`` when the listing began; what came since need not be in it.
+
+        Its worker looks for each, so that whoever lists does not wait behind passes.
+        """
+        for uid in frozenset(known).difference(listed):
+            item = self._items.get(uid)
+            if item is None or item.gone:
+                continue
+            if not self._standing_by:
+                item.missed = True
+                self._stir(uid, item)
+            elif await self._reconciler.refresh(item.body) is None:
                 self._is_gone(uid, item)
 
     def knows(self, body: Object) -> bool:
         """Whether this generation of the object was told of."""
         item = self._items.get(uid_of(body))
         return item is not None and item.body["metadata"].get("generation") == body["metadata"].get("generation")
+
+    @property
+    def uids(self) -> frozenset[str]:
+        return frozenset(self._items)
 
     @property
     def size(self) -> int:
@@ -263,7 +279,10 @@ class LevelLoop:
     async def _work(self, uid: str, item: _Item) -> None:
         while not item.gone:
             item.woken = False
-            if not self._is_ours(item.body):
+            if item.missed:
+                item.missed = False
+                item.gone = await self._is_lost(item)
+            elif not self._is_ours(item.body):
                 if not item.begun:
                     item.task = None
                     return
@@ -313,6 +332,14 @@ class LevelLoop:
         if version_of(done.body) >= version_of(item.body):
             item.body = done.body
         return delay_s(done.again_after_s, asyncio.get_running_loop().time())
+
+    async def _is_lost(self, item: _Item) -> bool:
+        try:
+            return await self._reconciler.refresh(item.body) is None or item.gone
+        except self._expected as error:
+            # The next listing misses it again.
+            _log.warning("%s/%s: %s", namespace_of(item.body), name_of(item.body), error)
+            return item.gone
 
     async def _refreshed(self, item: _Item) -> float:
         try:

@@ -272,8 +272,10 @@ def _again_after_s(seen: Seen, status: PauseStatus, observed: Observed, rows: li
             after = tick.active_s
         case _ if any(map(_is_awaited, rows)):
             after = tick.active_s  # nobody tells that it has been waited for long enough
-        case _:
+        case PausePhase.PAUSED:
             after = tick.rest_s
+        case _:
+            after = tick.least_rest_s
     return not_after_the_end(seen, status, after)
 
 

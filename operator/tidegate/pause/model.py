@@ -82,8 +82,8 @@ class Patience:
 class Tick:
     """Seconds until the next look: while owners are just letting go, while something is under way, and otherwise.
 
-    ``rest_s``: where all that may happen next is told of, by a look that shows something new of the group or its gates;
-    the longer, the more pauses there are.
+    ``least_rest_s``: where what may happen next is told of, by a look that shows something new of the group or its
+    gates. ``rest_s``: where all is paused besides; the longer, the more pauses there are.
     """
 
     quick_s: float = 0.2
@@ -93,8 +93,12 @@ class Tick:
 
     @property
     def rest_s(self) -> float:
+        return rest_s(self.least_rest_s, self.pauses)
+
+    @property
+    def least_rest_s(self) -> float:
         """Not below the 30 s after which the lag is told anew."""
-        return rest_s(6 * self.idle_s, self.pauses)
+        return 6 * self.idle_s
 
 
 @dataclass(frozen=True, slots=True)

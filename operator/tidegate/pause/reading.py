@@ -26,7 +26,7 @@ from tidegate.kube.unreadable import is_abandoned
 from tidegate.pause import plan
 from tidegate.pause.by_scale import is_by_scale
 from tidegate.pause.holds import own_holds
-from tidegate.pause.model import Observed, Seen
+from tidegate.pause.model import Decision, Observed, Seen
 from tidegate.pause.parts import Memory, Parts
 from tidegate.pause.plan import is_over
 from tidegate.pause.scaler import Scaler
@@ -215,14 +215,23 @@ class Reader:
             return seen
         return replace(seen, observed=replace(seen.observed, committed=committed, log_ends=ends))
 
+    def until_lag_s(self, decision: Decision) -> float:
+        """When to look again, so that the lag of what has just stopped is told soon."""
+        stopped = [row for row in decision.status.partitions if row.phase is PausePhase.PAUSED]
+        return min(decision.again_after_s, self._parts.tick.idle_s) if _has_untold(stopped) else decision.again_after_s
+
     def _lag_is_due(self, rows: Collection[PausedPartition], memory: Memory) -> bool:
-        untold = any(row.lag is None and (row.offset is None or row.offset >= 0) for row in rows)
+        untold = _has_untold(rows)
         now_s = asyncio.get_running_loop().time()
         if memory.lag_s is None:
             # What is told already an earlier process may have told just now.
             memory.lag_s = now_s
             return untold
         return now_s - memory.lag_s >= (self._parts.tick.active_s if untold else _LAG_S)
+
+
+def _has_untold(rows: Collection[PausedPartition]) -> bool:
+    return any(row.lag is None and (row.offset is None or row.offset >= 0) for row in rows)
 
 
 def _told(failure: KafkaFailure, live: Live) -> str:

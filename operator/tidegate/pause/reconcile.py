@@ -36,7 +36,7 @@ from tidegate.pause.model import (
     TellKeda,
 )
 from tidegate.pause.parts import Memory, Parts
-from tidegate.pause.plan import decide, is_over
+from tidegate.pause.plan import decide
 from tidegate.pause.reading import Reader, read_spec
 from tidegate.pause.release import ABANDONED
 from tidegate.pause.scaler import Scaler
@@ -52,11 +52,6 @@ from tidegate.threads import in_thread
 _log = logging.getLogger(__name__)
 
 _LEAST_S: Final = 1.0
-
-
-def _is_at_rest(seen: Seen, memory: Memory) -> bool:
-    """Whether nothing was under way after the pass before, and nothing else is asked for since then."""
-    return memory.tick_s is None and seen.status.observed_generation == seen.generation and not is_over(seen)
 
 
 class PauseReconciler:
@@ -119,13 +114,11 @@ class PauseReconciler:
         self._reader.want(body, spec, live, memory)
         seen = await self._reader.read(body, spec, invalid, live, memory)
         seen = replace(seen, tick=replace(seen.tick, pauses=len(self._memories)))
-        if live is not None and _is_at_rest(seen, memory):
-            # It is most likely decided as it was: then there is one decision, and not a second one with the offsets.
-            seen = await self._reader.with_lag(seen, live, seen.status, memory)
         decision = decide(seen)
         if live is not None and decision.action is None:
             told = await self._reader.with_lag(seen, live, decision.status, memory)
             seen, decision = (seen, decision) if told is seen else (told, decide(told))
+            decision = replace(decision, again_after_s=self._reader.until_lag_s(decision))
         if not has_readable_status(PauseStatus, body):
             decision = replace(decision, status=seen.status)  # which is not written over
         body = await self._say(body, seen, decision, memory)

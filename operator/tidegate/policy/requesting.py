@@ -60,9 +60,9 @@ _LOOK_S: Final = 2.0
 _FOLLOW_S: Final = 300.0
 """A watch tells of what becomes of an OffsetReset; this is for what it has missed."""
 
-_MISSED_S: Final = 600.0
-"""After which an OffsetReset is read although the watch has told of it: that the watch is well is checked by
-``/healthz``, for all resources together."""
+_MISSED_S: Final = 500.0
+"""Two passes, after which an OffsetReset is read although the watch has told of it: whether the watch is well
+``/healthz`` tells, for all resources together."""
 
 _TRY_AGAIN_S: Final = 10.0
 

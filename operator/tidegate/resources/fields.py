@@ -200,10 +200,11 @@ PartitionNumbers = Annotated[
     tuple[int | str, ...],
     BeforeValidator(_to_entries),
     # A node without a type takes a list and the text of earlier versions, each checked by keywords of its own. CEL
-    # cannot read such a node (ADR 24).
+    # cannot read such a node (ADR 24). An object it would take as well, nested so deeply that reading it fails.
     WithJsonSchema(
         {
             "x-kubernetes-preserve-unknown-fields": True,
+            "maxProperties": 0,
             "minItems": 1,
             "maxItems": partitions.MAX_ENTRIES,
             "maxLength": partitions.MAX_TEXT_LENGTH,

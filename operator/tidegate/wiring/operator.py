@@ -81,7 +81,7 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
     process = WriterProcess(turns.lost, shared.may_write)
     clients = ClientPool(functools.partial(KafkaClient, process=process))
     direct, runners = _runners(shared, wake, clients)
-    connections = _connections(shared, process)
+    connections = _connections(shared, process, wake)
     shared.looks.connections = lambda: connections.bodies
     index = PolicyIndex(wake.policies, lambda: connections.bodies, settings.namespaces, observe=settings.observe)
     agent = AgentImage(settings.agent_image, settings.agent_image_pull_policy)
@@ -154,7 +154,7 @@ def _runners(shared: Shared, wake: Wake, clients: ClientPool) -> tuple[DirectRun
     return direct, runners
 
 
-def _connections(shared: Shared, process: WriterProcess) -> LevelLoop:
+def _connections(shared: Shared, process: WriterProcess, wake: Wake) -> LevelLoop:
     parts = ConnectionParts(
         kube=shared.kube,
         files=shared.files,
@@ -171,6 +171,7 @@ def _connections(shared: Shared, process: WriterProcess) -> LevelLoop:
         quota=shared.settings.quota,
         looks=shared.looks,
         is_borrowed=shared.sharing.is_borrowed,
+        changed=wake.users,
     )
     return shared.looped(CONNECTIONS, ConnectionReconciler(parts))
 

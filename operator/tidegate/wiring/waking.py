@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from tidegate.jobs.runner import Launch
 from tidegate.kube.loop import LevelLoop
-from tidegate.kube.ports import Object
+from tidegate.kube.ports import Object, connection_named, uid_of
 from tidegate.running import Operator
 
 
@@ -50,6 +50,13 @@ class Wake:
         """On the event loop: there is something new to a pause or to a policy."""
         for loop in (*self.loops[:1], *([self.pauses] if self.pauses is not None else [])):
             loop.wake(uid)
+
+    def users(self, namespace: str, name: str) -> None:
+        """On the event loop: the KafkaConnection of this name has changed for all that name it."""
+        for loop in (*self.loops, *([self.pauses] if self.pauses is not None else [])):
+            for body in loop.bodies:
+                if connection_named(body) == (namespace, name):
+                    loop.wake(uid_of(body))
 
     def policies(self) -> Collection[Object]:
         """Those that are known."""

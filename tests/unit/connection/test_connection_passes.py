@@ -41,6 +41,7 @@ class World:
         self.kafka = FakeKafka(self.clock)
         self.metrics = Metrics()
         self.live = LiveConnections()
+        self.changed: list[tuple[str, str]] = []
         self.executor = ThreadPoolExecutor(1)
         self.topics = TopicsOfConnections(self.executor, 60, self.live.topics_checked)
         self.opens: Callable[[Connection], FakeKafka] = lambda _connection: self.kafka
@@ -60,6 +61,7 @@ class World:
                 idle_tick_s=10,
                 observe=observe,
                 quota=quota,
+                changed=lambda namespace, name: self.changed.append((namespace, name)),
             )
         )
         self.kube.create(CONNECTIONS, "ns", "kafka", {"bootstrapServers": "127.0.0.1:9092"}, CREATED)
@@ -393,3 +395,20 @@ def test_an_ack_topic_that_another_tenants_connection_names_is_said_while_it_doe
     world.live.drop("other", "kafka", uid="other")
     world.look()
     assert find_condition(read_status(ConnectionStatus, world.body).conditions, SHARED_ACK_TOPIC) is None
+
+
+def test_those_at_rest_are_told_when_their_connection_changes(world: World) -> None:
+    world.look()
+    assert world.changed == [("ns", "kafka")]
+
+    world.look()
+    assert world.changed == [("ns", "kafka")], "nothing has changed"
+
+    spec = {"bootstrapServers": "127.0.0.1:9092", "allow": {"groups": ["payments"]}}
+    world.kube.change(CONNECTIONS, "ns", "kafka", spec=spec)
+    world.look()
+    assert world.changed == [("ns", "kafka")] * 2
+
+    asyncio.run(world.reconciler.forget(world.body))
+    assert world.changed == [("ns", "kafka")] * 3
+    assert world.live.get("ns", "kafka") is None

@@ -192,3 +192,42 @@ def test_who_waits_for_longer_than_anything_is_remembered_is_answered(
 
     asyncio.run(ask())
     assert len(shelf.reads) <= 3
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_who_asks_twice_in_a_pass_has_the_same_rhythm(
+    shelf: Shelf, together: Together[str, int], clock: list[float], twice: bool
+) -> None:
+    """A pause without ``partitions`` asks for its group's offsets for its topics, and for the lag."""
+
+    async def ask() -> None:
+        for _ in range(5):
+            await together.get(["seldom"], 5)
+            if twice:
+                clock[0] += 0.05
+                await together.get(["seldom"], 10)
+            for _ in range(10):
+                clock[0] += 6
+                await together.get(["often"], 5)
+
+    asyncio.run(ask())
+    seldom = [keys for keys in shelf.reads if "seldom" in keys]
+    assert len(seldom) <= 15, "of fifty"
+
+
+def test_one_that_is_read_alone_does_not_have_the_others_read_one_by_one(
+    shelf: Shelf, together: Together[str, int], clock: list[float]
+) -> None:
+    async def secret() -> None:
+        with pytest.raises(KafkaFailure):
+            await together.get(["secret"], 10)
+
+    async def ask() -> None:
+        await secret()
+        clock[0] += 60
+        shelf.reads.clear()
+        # All in one slot; the one that is known to fail alone happens to be the first.
+        await asyncio.gather(secret(), *(together.get([f"g{n}"], 10) for n in range(50)))
+
+    asyncio.run(ask())
+    assert len(shelf.reads) < 10

@@ -185,9 +185,64 @@ def test_a_deleted_object_is_forgotten_also_when_nobody_said_so() -> None:
         await reached(lambda: len(reconciler.seen) == 3)
         loop.notice("DELETED", body_of(2, "told"))
         await reached(lambda: reconciler.forgotten == ["told"])
-        await loop.retain({"kept"})
+        await loop.retain({"kept"}, loop.uids)
         await reached(lambda: reconciler.forgotten == ["told", "listed"])
         assert loop.size == 1
+        await loop.stop()
+
+    asyncio.run(story())
+
+
+def test_what_came_while_it_was_listed_is_not_missed() -> None:
+    async def story() -> None:
+        reconciler = Scripted(rest)
+        loop = loop_of(reconciler)
+        loop.notice("ADDED", body_of(1, "old"))
+        known = loop.uids
+        loop.notice("ADDED", body_of(1, "new"))
+        await reached(lambda: len(reconciler.seen) == 2)
+        await loop.retain({"old"}, known)
+        await asyncio.sleep(0.05)
+        assert reconciler.forgotten == []
+        assert loop.size == 2
+        await loop.stop()
+
+    asyncio.run(story())
+
+
+def test_whoever_lists_does_not_wait_for_what_is_missed() -> None:
+    class Busy(Scripted):
+        async def refresh(self, body: Object) -> Object | None:
+            await answered.wait()
+            return await super().refresh(body)
+
+    async def story() -> None:
+        reconciler = Busy(rest)
+        loop = loop_of(reconciler)
+        loop.notice("ADDED", body_of(1, "gone"))
+        await reached(lambda: len(reconciler.seen) == 1)
+        async with asyncio.timeout(5):
+            await loop.retain([], loop.uids)
+        assert loop.size == 1
+        answered.set()
+        await reached(lambda: reconciler.forgotten == ["gone"])
+        assert loop.size == 0
+        await loop.stop()
+
+    answered = asyncio.Event()
+    asyncio.run(story())
+
+
+def test_what_is_missed_but_there_goes_on() -> None:
+    async def story() -> None:
+        reconciler = Scripted(rest)
+        reconciler.fresh = body_of(1, "there")
+        loop = loop_of(reconciler)
+        loop.notice("ADDED", body_of(1, "there"))
+        await reached(lambda: len(reconciler.seen) == 1)
+        await loop.retain([], loop.uids)
+        await reached(lambda: len(reconciler.seen) == 2)
+        assert reconciler.forgotten == []
         await loop.stop()
 
     asyncio.run(story())
@@ -202,7 +257,7 @@ def test_a_loop_that_stands_by_knows_what_is_there_and_makes_its_first_pass_when
             loop.notice(None, body_of(1, uid))
         loop.notice("MODIFIED", body_of(2, "stays"))
         loop.notice("DELETED", body_of(2, "told"))
-        await loop.retain({"stays"})
+        await loop.retain({"stays"}, loop.uids)
         loop.wake_all()
         await asyncio.sleep(0)
         assert reconciler.seen == reconciler.forgotten == []

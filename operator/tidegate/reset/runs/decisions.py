@@ -77,7 +77,7 @@ _WAITS_S: Final = 600.0
 of a job wake its pass; this is for what nobody tells of, such as a document that was removed."""
 
 _BEFORE_S: Final = 0.85
-"""Of the time until a deadline: passes come up to 15 % later than they are asked for."""
+"""Of the time until a deadline, before which its pass is to come; it asks again for the rest."""
 
 
 def decide(seen: Seen) -> Decision:
