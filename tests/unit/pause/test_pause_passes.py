@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -19,13 +19,6 @@ from tidegate.kafka.model import TopicPartition
 from tidegate.kube.ports import PAUSES
 from tidegate.pause.plan import FINALIZER
 from tidegate.resources.pause import PausePhase
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    made = World()
-    yield made
-    made.close()
 
 
 def test_the_intent_is_written_before_what_is_done(world: World) -> None:

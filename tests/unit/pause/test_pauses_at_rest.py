@@ -4,23 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
 from typing import Any
-
-import pytest
 
 from support.fake_kube import FakeKube
 from support.pause_world import World
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import TopicPartition
 from tidegate.kube.ports import PAUSES
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    made = World()
-    yield made
-    made.close()
 
 
 def test_a_new_partition_is_held_before_the_lag_is_read(world: World) -> None:
