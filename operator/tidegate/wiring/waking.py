@@ -52,8 +52,9 @@ class Wake:
             loop.wake(uid)
 
     def users(self, namespace: str, name: str) -> None:
-        """On the event loop: the KafkaConnection of this name has changed for all that name it."""
-        for loop in (*self.loops, *([self.pauses] if self.pauses is not None else [])):
+        """On the event loop: the KafkaConnection of this name has changed for the policies and pauses that name it. A
+        reset that waits for it looks for itself, and what has begun goes on."""
+        for loop in (*self.loops[:1], *([self.pauses] if self.pauses is not None else [])):
             for body in loop.bodies:
                 if connection_named(body) == (namespace, name):
                     loop.wake(uid_of(body))

@@ -37,7 +37,8 @@ async def _woken() -> list[list[str]]:
     wake.loops, wake.pauses = (policies, resets), pauses
     policies.notice("ADDED", body_of("kafka", "of-its-namespace", {"name": "prod"}))
     policies.notice("ADDED", body_of("shop", "of-another-connection", {"name": "prod"}))
-    resets.notice("ADDED", body_of("shop", "through-another-namespace", {"name": "prod", "namespace": "kafka"}))
+    policies.notice("ADDED", body_of("shop", "through-another-namespace", {"name": "prod", "namespace": "kafka"}))
+    resets.notice("ADDED", body_of("kafka", "a-reset", {"name": "prod"}))
     pauses.notice("ADDED", body_of("kafka", "a-pause", {"name": "prod"}))
     pauses.notice("ADDED", body_of("kafka", "a-pause-of-another", {"name": "test"}))
     await asyncio.sleep(0.01)
@@ -52,5 +53,5 @@ async def _woken() -> list[list[str]]:
     return [each.passes for each in counts]
 
 
-def test_a_connection_that_changes_wakes_all_that_name_it() -> None:
-    assert asyncio.run(_woken()) == [["of-its-namespace"], ["through-another-namespace"], ["a-pause"]]
+def test_a_connection_that_changes_wakes_the_policies_and_pauses_that_name_it() -> None:
+    assert asyncio.run(_woken()) == [["of-its-namespace", "through-another-namespace"], [], ["a-pause"]]
