@@ -88,7 +88,7 @@ class Together(Generic[K, V]):
                 await self._renew_alone(old)
                 continue
             if self._reading is None:
-                self._reading = asyncio.create_task(self._renew(old))
+                self._reading = asyncio.create_task(self._renew())
             # Waited for, not awaited: one asker that is cancelled must not end the reading that others wait for.
             reading = self._reading
             await asyncio.wait([reading])
@@ -100,10 +100,8 @@ class Together(Generic[K, V]):
 
     def _came(self, keys: Collection[K], max_age_s: float, now_s: float) -> None:
         for key in keys:
-            entry = self._entries.get(key)
-            if entry is None:
-                self._entries[key] = _Entry(now_s, max_age_s, now_s, max_age_s)
-            elif now_s - entry.came_s >= max_age_s:
+            entry = self._entry(key, max_age_s, now_s)
+            if now_s - entry.came_s >= max_age_s:
                 # Else it has what was read for the one before.
                 entry.came_s, entry.gap_s = now_s, now_s - entry.came_s
 
@@ -111,25 +109,27 @@ class Together(Generic[K, V]):
         """Which of them are to be read; asked for once more, so that none is forgotten while somebody waits for it."""
         now_s, old = asyncio.get_running_loop().time(), []
         for key in keys:
-            entry = self._entries.setdefault(key, _Entry(now_s, max_age_s, now_s, max_age_s))
+            entry = self._entry(key, max_age_s, now_s)
             entry.asked_s, entry.max_age_s = now_s, max_age_s
             if entry.is_older(since_s):
                 entry.since_s = max(entry.since_s, since_s)
                 old.append(key)
         return old
 
-    async def _renew(self, old: Collection[K]) -> None:
+    def _entry(self, key: K, max_age_s: float, now_s: float) -> _Entry[V]:
+        return self._entries.setdefault(key, _Entry(now_s, max_age_s, now_s, max_age_s))
+
+    async def _renew(self) -> None:
         # One turn of the loop later: those who come with this one are read as well.
         await asyncio.sleep(0)
         now_s = asyncio.get_running_loop().time()
         for key, entry in tuple(self._entries.items()):
             if now_s - entry.asked_s > max(_REMEMBERED_S, _LATELY * entry.max_age_s):
                 del self._entries[key]
-        others = {key for key, entry in self._entries.items() if entry.is_read_along(now_s)}
-        together = {*others, *(key for key in old if not self._entries[key].alone)}
+        due = {key for key, entry in self._entries.items() if entry.is_read_along(now_s)}
         try:
-            if together:
-                await self._read_again(together)
+            if due:
+                await self._read_again(due)
         finally:
             self._reading = None
 

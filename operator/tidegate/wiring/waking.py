@@ -48,16 +48,20 @@ class Wake:
 
     def stirred(self, uid: str) -> None:
         """On the event loop: there is something new to a pause or to a policy."""
-        for loop in (*self.loops[:1], *([self.pauses] if self.pauses is not None else [])):
+        for loop in self._resting():
             loop.wake(uid)
 
     def users(self, namespace: str, name: str) -> None:
         """On the event loop: the KafkaConnection of this name has changed for the policies and pauses that name it. A
         reset that waits for it looks for itself, and what has begun goes on."""
-        for loop in (*self.loops[:1], *([self.pauses] if self.pauses is not None else [])):
+        for loop in self._resting():
             for body in loop.bodies:
                 if connection_named(body) == (namespace, name):
                     loop.wake(uid_of(body))
+
+    def _resting(self) -> tuple[LevelLoop, ...]:
+        """The loops of policies and pauses, as far as they are there."""
+        return (*self.loops[:1], *([self.pauses] if self.pauses is not None else []))
 
     def policies(self) -> Collection[Object]:
         """Those that are known."""
