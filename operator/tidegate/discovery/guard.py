@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final
+from typing import Final, Self
 
 from tidegate.discovery.remembered import Counts, Remembered
 from tidegate.discovery.starts import Outcome, Start
@@ -75,6 +75,23 @@ class Wish:
     def _is_meant(self, name: str) -> bool:
         asked = self.patterns is None or is_allowed(name, self.patterns)
         return asked and not is_internal(name) and is_allowed(name, self.allowed)
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What all policies of a connection ask for. ``interval_s``: between two looks. ``names``: the topics to ask for;
+    ``None``: all, where patterns, or what a group may read, are guarded. ``each``: by the policy's key."""
+
+    interval_s: float
+    names: frozenset[str] | None
+    each: Mapping[str, Wish]
+
+    @classmethod
+    def of(cls, each: Mapping[str, Wish]) -> Self:
+        interval_s = min((wish.discovery.interval.total_seconds() for wish in each.values()), default=1.0)
+        named = [wish.names for wish in each.values()]
+        names = frozenset().union(*(n for n in named if n)) if named and None not in named else None
+        return cls(interval_s, names, each)
 
 
 def wish_of(policy: PolicyView, discovery: DiscoverySpec) -> Wish:

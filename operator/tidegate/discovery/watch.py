@@ -25,13 +25,12 @@ from tidegate.discovery.ages import Ages, Look
 from tidegate.discovery.backfill import Asker, Backfills
 from tidegate.discovery.backoff import LONGEST_S, backoff_s
 from tidegate.discovery.brokertime import BrokerTime
-from tidegate.discovery.guard import Guard
+from tidegate.discovery.guard import Guard, Wishes
 from tidegate.discovery.sightings import Sightings
 from tidegate.discovery.starts import give_starts
 from tidegate.discovery.state import KnownTopic, discover, grown, least_interval_s
 from tidegate.kafka.errors import KafkaFailure, UnknownPartitions
 from tidegate.kafka.model import Topic, TopicPartition
-from tidegate.kafka.names import is_pattern
 from tidegate.policy.recording import attribution_of
 from tidegate.reset.store import StaleAttempt
 from tidegate.resources.features import NewPartition, NewPartitions
@@ -78,8 +77,10 @@ class ConnectionWatch:
         self._name = f"{live.namespace}/{live.name}"
         self._poller = ThreadPoolExecutor(1, thread_name_prefix="discover")
         self._looking = live.kafka.topic_watch()
-        self._wishes: tuple[float, frozenset[str] | None] | None = None
-        """What all guards together ask for (see ``_asks``); ``None``: to be found out."""
+        self._wishes: Wishes | None = None
+        """What all guards together ask for; ``None``: to be found out."""
+        self._least_s = 0.0
+        """Between two looks, for a cluster of this size."""
         self._asked: frozenset[str] | None = None
         self._looked_s: float | None = None
         """When the newest look began: what it did not show and a later one for the same topics does was made since."""
@@ -144,43 +145,38 @@ class ConnectionWatch:
             else:
                 failures = 0
                 self._say("")
-            delay = max(self._asks()[0], backoff_s(failures) if failures else 0.0)
+            delay = max(self._wished().interval_s, self._least_s, backoff_s(failures) if failures else 0.0)
             await asyncio.sleep(max(0.0, began + delay - loop.time()))
 
     async def _look(self) -> None:
-        _, asked = self._asks()
-        if asked != self._asked:
+        wished = self._wished()
+        if wished.names != self._asked:
             # What was not asked for before has not just been made because it is seen now.
-            self._asked, self._looked_s = asked, None
+            self._asked, self._looked_s = wished.names, None
         began = self._parts.clock.monotonic()
         failed = True
         try:
-            told = await asyncio.get_running_loop().run_in_executor(self._poller, self._looking.poll, asked)
+            told = await asyncio.get_running_loop().run_in_executor(self._poller, self._looking.poll, wished.names)
             failed = False
         finally:
             self._parts.metrics.polled(self._name, self._parts.clock.monotonic() - began, failed=failed)
         look = Look(self._parts.clock.monotonic(), self.sizes, self._looked_s)
         if told is not None:
             self.sightings.note(self.sizes, told, look.at_s)
-            self.topics, self.sizes, self._wishes = told, grown(self.sizes, told), None
+            self.topics, self.sizes = told, grown(self.sizes, told)
+            self._least_s = least_interval_s(told.values())
         self._looked_s = began
-        for guard in tuple(self.guards.values()):
-            if guard.looked_at is not self.topics or guard.failures:
+        for key, guard in tuple(self.guards.items()):
+            # A wish that came meanwhile was not asked for: the next look is the first that tells of its topics.
+            is_asked = wished.each.get(key) is guard.wish
+            if is_asked and (guard.looked_at is not self.topics or guard.failures):
                 self._look_for(guard, look)
 
-    def _asks(self) -> tuple[float, frozenset[str] | None]:
-        """Seconds between two looks, and the topics to ask for. Looks are many, and guards seldom others."""
+    def _wished(self) -> Wishes:
+        """Looks are many, and guards seldom others."""
         if self._wishes is None:
-            interval = min((g.wish.discovery.interval.total_seconds() for g in self.guards.values()), default=1.0)
-            self._wishes = max(interval, least_interval_s(self.topics.values())), self._names()
+            self._wishes = Wishes.of({key: guard.wish for key, guard in self.guards.items()})
         return self._wishes
-
-    def _names(self) -> frozenset[str] | None:
-        """The topics to ask for; ``None``: all, where patterns, or what a group may read, are guarded."""
-        wanted = [guard.wish.patterns for guard in self.guards.values()]
-        if not wanted or any(patterns is None or any(map(is_pattern, patterns)) for patterns in wanted):
-            return None
-        return frozenset(name for patterns in wanted for name in patterns or ())
 
     def _look_for(self, guard: Guard, look: Look) -> None:
         found = discover(guard.state, guard.wish.topics(self.topics, guard.read), guard.existed)
