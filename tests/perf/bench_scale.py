@@ -165,12 +165,14 @@ def _measure(rung: Rung, operator: OperatorProcess, name: str, options: argparse
         resets = [_one_more_reset(rung, n) for n in range(MORE)]
         pauses = [_one_more_pause(rung, MORE + n) for n in range(MORE)]
         probes.stop()
+        stopped_s = _stopped(operator)
         ROWS.with_name(f"scale-{name}.log").write_text(operator.log.read_text())
     return {
         "settled s": settled_s if asked else 0.0,
         **at_rest,
         "one more reset s": _median(resets),
         "one more pause s": _median(pauses),
+        "stopped s": stopped_s,
         "health failures": probes.failed,
         "health probes": probes.asked,
         "load": round(os.getloadavg()[0], 1),
@@ -220,6 +222,19 @@ def _one_more_pause(rung: Rung, number: int) -> float | None:
     spec = {"connectionRef": {"name": "kafka"}, "group": spare(number)}
     rung.create(PAUSES, "ConsumerGroupPause", f"more-{number}", spec)
     return rung.wait(lambda: rung.get(PAUSES, f"more-{number}").get("status", {}).get("phase") == "Paused", 300)
+
+
+def _stopped(operator: OperatorProcess) -> float | None:
+    """Seconds from SIGTERM to its end; ``None``: not within what a pod has, twice over, and it was killed."""
+    began = time.monotonic()
+    operator.ask_to_stop()
+    try:
+        operator.ended(60)
+    except subprocess.TimeoutExpired:
+        operator.kill()
+        print("it had not ended a minute after SIGTERM", flush=True)
+        return None
+    return round(time.monotonic() - began, 1)
 
 
 def _median(seconds: list[float | None]) -> float | None:

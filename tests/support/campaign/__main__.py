@@ -29,7 +29,7 @@ PROJECT: Final = Path(__file__).resolve().parents[3]
 PAGE: Final = PROJECT / "docs" / "benchmarks" / "campaign.md"
 RESULTS: Final = PAGE.with_suffix(".jsonl")
 BESIDES: Final = (
-    "agents",
+    "agents/python",
     "dev",
     "operator/tidegate/kafka_client",
     *(f"tests/support/{name}" for name in ("clients", "go", "java", "node")),
