@@ -113,33 +113,45 @@ class Measured:
 
     @property
     def request_cpu_s(self) -> float:
-        """Of the operator for a request to Kafka and what goes with it, at most: with all that a resource costs."""
-        return self.of_a_resource("cpu %") / 100 / self.of_a_resource("kafka requests/s")
+        """Of the operator for a request to Kafka and what goes with it, at most: with all that a few resources cost."""
+        empty, few = self.ladder[0], self.calibration[0]
+        return (few["cpu %"] - empty["cpu %"]) / 100 / few["kafka requests/s"]
 
     @property
     def calibration(self) -> tuple[Mapping[str, float], Mapping[str, float]]:
-        """The rungs that tell what a resource costs: the empty operator, and the largest of up to 1,000 resources."""
-        first, *others = self.ladder
-        return first, max((r for r in others if r["resources"] <= CALIBRATED_BY), key=lambda r: r["resources"])
+        """The rungs that tell what one resource more costs: the first that has any, since the empty operator looks at
+        nothing, and the largest of up to 1,000."""
+        rungs = [rung for rung in self.ladder if 0 < rung["resources"] <= CALIBRATED_BY]
+        return rungs[0], rungs[-1]
+
+    @property
+    def rungs_named(self) -> str:
+        few, many = self.calibration
+        return f"{few['resources']:,.0f} and {many['resources']:,.0f} resources"
 
     def of_a_resource(self, column: str) -> float:
         """What one resource more costs."""
-        empty, full = self.calibration
-        return (full[column] - empty[column]) / (full["resources"] - empty["resources"])
+        few, many = self.calibration
+        return (many[column] - few[column]) / (many["resources"] - few["resources"])
 
     def predicted(self, column: str, resources: float) -> float:
-        return self.calibration[0][column] + self.of_a_resource(column) * resources
+        few, _ = self.calibration
+        return few[column] + self.of_a_resource(column) * (resources - few["resources"])
 
 
 def ladder(page: str) -> list[Mapping[str, float]]:
-    """The rungs with one connection that have settled. Raises ``ValueError`` where fewer than two can be
-    calibrated by."""
+    """The rungs with one connection that have settled, by size. Raises ``ValueError`` where fewer than two can be
+    calibrated by, or there is no empty operator."""
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line.startswith("|")]
     head, _, *body = rows
     found = [dict(zip(head, cells, strict=True)) for cells in body if "through" not in cells[0]]
     rungs = [{k: float(v.replace(",", "")) for k, v in row.items()} for row in found if "–" not in row.values()]
-    if sum(rung["resources"] <= CALIBRATED_BY for rung in rungs) < 2:
-        raise ValueError(f"docs/benchmarks/scale.md has fewer than two rungs up to {CALIBRATED_BY} that have settled")
+    rungs.sort(key=lambda rung: rung["resources"])
+    if not rungs or rungs[0]["resources"] or sum(0 < rung["resources"] <= CALIBRATED_BY for rung in rungs) < 2:
+        raise ValueError(
+            f"docs/benchmarks/scale.md needs the empty operator and two rungs of up to {CALIBRATED_BY} resources that "
+            "have settled"
+        )
     return rungs
 
 
@@ -295,10 +307,10 @@ def kubernetes_table(size: Size, measured: Measured) -> str:
         ),
         (
             "a resource for a single group",
-            f"{_n(measured.of_a_resource('api reads/min'), 2)} reads/min, "
-            f"{_n(measured.of_a_resource('kafka requests/s'), 2)} requests/s to Kafka, "
+            f"{_n(max(0.0, measured.of_a_resource('api reads/min')), 2)} reads/min, "
+            f"{_n(max(0.0, measured.of_a_resource('kafka requests/s')), 2)} requests/s to Kafka, "
             f"{_n(measured.of_a_resource('cpu %'), 2)} % of a core, {_n(measured.of_a_resource('rss MiB'), 2)} MiB "
-            f"([ladder](../benchmarks/scale.md), by {_n(measured.calibration[1]['resources'])} resources)",
+            f"([ladder](../benchmarks/scale.md), by {measured.rungs_named}); requests are made for many at once",
         ),
     ]
     return table(("what", "cost"), rows)
@@ -309,9 +321,10 @@ def ladder_table(measured: Measured) -> str:
     rows: list[Row] = []
     for rung in measured.ladder:
         cells = []
+        is_predicted = rung["resources"] > 0 and rung not in measured.calibration
         for column in COMPARED:
             said = _n(measured.predicted(column, rung["resources"]))
-            cells.append(_n(rung[column]) if rung in measured.calibration else f"{said} / {_n(rung[column])}")
+            cells.append(f"{said} / {_n(rung[column])}" if is_predicted else _n(rung[column]))
         rows.append((f"{rung['resources']:,.0f}", *cells))
     return table(("resources", *(f"{column}: predicted / measured" for column in COMPARED)), rows)
 
@@ -456,7 +469,7 @@ def coefficients_table(measured: Measured) -> str:
         ),
         ("a partition in a look", f"{LOOK_CPU_S * 1e6:.2g} µs of a broker", "`make bench NAME=discovery`"),
         ("a partition in a look, on the network", "43 B with three replicas", "Metadata v12; `least_interval_s`"),
-        ("a resource for a single group", "by the empty operator and 1,000 resources", "`make bench NAME=scale`"),
+        ("a resource for a single group", f"by {measured.rungs_named}", "`make bench NAME=scale`"),
         ("periods", "constants", "`CLOCK_S`, `Settings`, `_REST_MS`, read by the generator where they are named"),
     ]
     return table(("coefficient", "value", "source"), rows)

@@ -29,7 +29,8 @@ def test_what_is_measured_anew_changes_the_page(model: ModuleType) -> None:
     measured = model.Measured.read()
     before = model.tables(model.ASKED, measured)
     readers = {case: (3 * ours, anchor) for case, (ours, anchor) in measured.readers.items()}
-    rungs = [measured.ladder[0], {**measured.calibration[1], "rss MiB": 5_000.0}]
+    few, many = measured.calibration
+    rungs = [measured.ladder[0], few, {**many, "rss MiB": 5_000.0}]
 
     assert model.tables(model.ASKED, replace(measured, readers=readers))["brokers"] != before["brokers"]
     assert model.tables(model.ASKED, replace(measured, ladder=rungs))["kubernetes"] != before["kubernetes"]
@@ -57,6 +58,7 @@ LADDER = """
 | resources | rss MiB | cpu % |
 | --- | --- | --- |
 | 0 | 190 | 0.1 |
+| 100 | 290 | 2.1 |
 | 1,000 | 1,190.5 | 20.1 |
 | 1,000 through 200 connections | 3,000 | 90 |
 | 2,000 | – | 99 |
@@ -67,23 +69,22 @@ LADDER = """
 def test_a_rung_that_has_not_settled_calibrates_nothing(model: ModuleType) -> None:
     rungs = model.ladder(LADDER)
 
-    assert [rung["resources"] for rung in rungs] == [0, 1000, 5000]
-    assert rungs[1]["rss MiB"] == 1190.5
-    with pytest.raises(ValueError, match="fewer than two"):
-        model.ladder(LADDER.replace("1,190.5", "–"))
+    assert [rung["resources"] for rung in rungs] == [0, 100, 1000, 5000]
+    assert rungs[2]["rss MiB"] == 1190.5
+    for unsettled in ("1,190.5", "190", "290"):
+        with pytest.raises(ValueError, match="the empty operator and two rungs"):
+            model.ladder(LADDER.replace(f"| {unsettled} |", "| – |"))
 
 
 def test_rungs_above_a_thousand_are_predicted_and_not_calibrated_by(model: ModuleType) -> None:
     columns = dict.fromkeys(model.COMPARED, 0.0)
-    empty, full, large = (
-        {**columns, "resources": n, "rss MiB": mib} for n, mib in [(0.0, 190.0), (1000.0, 240.0), (5000.0, 410.0)]
-    )
-    measured = replace(model.Measured.read(), ladder=[empty, full, large])
+    sizes = [(0.0, 190.0), (100.0, 200.0), (500.0, 230.0), (1000.0, 290.0), (5000.0, 610.0)]
+    rungs = [{**columns, "resources": n, "rss MiB": mib} for n, mib in sizes]
+    measured = replace(model.Measured.read(), ladder=rungs)
 
-    assert measured.predicted("rss MiB", 5000) == pytest.approx(440)
+    assert measured.predicted("rss MiB", 5000) == pytest.approx(690)
     rows = model.ladder_table(measured).splitlines()
-    assert rows[3].startswith("| 1,000 | 0 | 240 |")
-    assert rows[4].startswith("| 5,000 | 0 / 0 | 440 / 410 |")
+    assert [row.split("|")[3].strip() for row in rows[2:]] == ["190", "200", "240 / 230", "290", "690 / 610"]
 
 
 @pytest.mark.parametrize("text", ["no marks", "<!-- model a --><!-- end b -->", "<!-- model a --><!-- end a -->" * 2])
