@@ -29,7 +29,7 @@ from tidegate_agent.ages import Clock, PartitionTable
 from tidegate_agent.gates import GateTable, KeptGates, Known, Partition
 from tidegate_agent.own_clients import client_log, plain, reader_settings
 from tidegate_agent.records import ClockKey, PartitionKey, Unreadable, decode
-from tidegate_agent.topic_description import REQUEST_S, Topic, topic_id, topic_ids, unless_absent
+from tidegate_agent.topic_description import REQUEST_S, Topic, topic_id, topic_ids, topic_now, unless_absent
 from tidegate_agent.troubles import Troubles
 
 log = logging.getLogger("tidegate_agent")
@@ -218,7 +218,7 @@ class ControlLink:
             with self._changed:
                 asked, outstanding = self._asked, self._acks.outstanding
                 if asked == answered and not outstanding and not self._doubted:
-                    kept_until = self._kept.until
+                    kept_until = self._kept_until()
                     until = next_look if kept_until is None else min(next_look, kept_until)
                     self._changed.wait(max(0.0, until - time.monotonic()))
                 asked, doubted, self._doubted = self._asked, self._doubted, False
@@ -260,16 +260,7 @@ class ControlLink:
 
     def _look(self, admin: Any) -> Topic | None:
         """The control topic as it is now, ``None`` when the brokers say that there is none. Raises KafkaException."""
-        from confluent_kafka.admin import OffsetSpec
-
-        partition = TopicPartition(self._topic, 0)
-
-        def look() -> Topic:
-            found_id = topic_id(admin, self._topic)
-            found = admin.list_offsets({partition: OffsetSpec.latest()}, request_timeout=REQUEST_S)[partition]
-            return Topic(found_id, found.result(REQUEST_S + 1).offset)
-
-        return unless_absent(look)
+        return unless_absent(lambda: topic_now(admin, self._topic))
 
     def _identified(self, admin: Any, asked: int) -> dict[str, Any]:
         """The change of ``known`` by the ids of the topics that were named with the questions so far."""
@@ -384,9 +375,14 @@ class ControlLink:
                 clock=self._clock,
             )
 
+    def _kept_until(self) -> float | None:
+        """When what is kept is to be let go of; ``None`` while there is nothing, or the topic is being read from its
+        start: before its end is reached, holds would seem to be released."""
+        return self._kept.until if self._published == self._reading else None
+
     def _let_go_of_kept(self) -> None:
         with self._changed:
-            until = self._kept.until
+            until = self._kept_until()
             if until is None or time.monotonic() < until:
                 return
             self._kept.release()

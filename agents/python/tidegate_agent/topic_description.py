@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from confluent_kafka.cimpl import KafkaError, KafkaException
+from confluent_kafka.cimpl import KafkaError, KafkaException, TopicPartition
 
 log = logging.getLogger("tidegate_agent")
 
@@ -21,6 +21,16 @@ class Topic:
 
     topic_id: str
     end: int
+
+
+def topic_now(admin: Any, name: str) -> Topic:
+    """Of a topic with one partition. Raises ``KafkaException`` and ``TimeoutError``."""
+    from confluent_kafka.admin import OffsetSpec
+
+    partition = TopicPartition(name, 0)
+    found_id = topic_id(admin, name)
+    found = admin.list_offsets({partition: OffsetSpec.latest()}, request_timeout=REQUEST_S)[partition]
+    return Topic(found_id, found.result(REQUEST_S + 1).offset)
 
 
 _Found = TypeVar("_Found")

@@ -18,8 +18,8 @@ from tidegate_agent.records import Hold, HoldKey, encode_key, encode_value
 from tidegate_agent.topic_description import Topic
 
 HOUR_S = 3600.0
-P0 = Partition("orders", 0)
-KEY = HoldKey("g", *P0, "pause/c/p")
+P0, P1 = Partition("orders", 0), Partition("orders", 1)
+KEY, OTHER = HoldKey("g", *P0, "pause/c/p"), HoldKey("g", *P1, "pause/c/p")
 
 
 @dataclass
@@ -46,22 +46,30 @@ class Message:
 class Log:
     """A compacted partition: ``records`` by offset, and the offset after the last one there ever was.
 
-    ``readable``: whether whoever reads is given anything; ``begun``: how often it was read from its start.
+    ``topic_id``: of the topic that it is of. ``readable``: whether whoever reads is given anything; ``begun``: how
+    often it was read from its start.
     """
 
     records: dict[int, Message] = field(default_factory=dict)
     end: int = 0
+    topic_id: str = "id"
     begun: int = 0
     fails: bool = False
     readable: threading.Event = field(default_factory=threading.Event)
     changed: threading.Condition = field(default_factory=threading.Condition)
 
-    def append(self, hold: Hold | None) -> int:
+    def append(self, hold: Hold | None, key: HoldKey = KEY) -> int:
         with self.changed:
-            self.records[self.end] = Message(encode_key(KEY), encode_value(hold), self.end)
+            self.records[self.end] = Message(encode_key(key), encode_value(hold), self.end)
             self.end += 1
             self.changed.notify_all()
         return self.end - 1
+
+    def replace(self, hold: Hold) -> None:
+        """Another topic of the name, with this alone."""
+        with self.changed:
+            self.topic_id, self.records, self.end = f"{self.topic_id}+", {}, 0
+        self.append(hold)
 
     def compact(self) -> None:
         """As after ``delete.retention.ms``: of a key whose newest record is a tombstone nothing is left."""
@@ -112,11 +120,12 @@ class Scene:
     link: ControlLink
     away_s: float = 0.0
 
-    def until(self, reached: Callable[[], bool], what: str) -> None:
+    def until(self, reached: Callable[[], bool], what: str, *, asking: bool = True) -> None:
         deadline = time.monotonic() + 20
         while not reached():
             assert time.monotonic() < deadline, what
-            self.link.ask()
+            if asking:
+                self.link.ask()
             time.sleep(0.005)
 
     def read(self) -> None:
@@ -135,7 +144,7 @@ def scene(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
     log.append(None)
     made = Scene(log, ControlLink({}, "__tidegate", "__tidegate_acks"))
     monkeypatch.setattr(control, "plain", lambda _client: lambda *_args, **_kwargs: Reader(log))
-    monkeypatch.setattr(ControlLink, "_look", lambda _link, _admin: Topic("id", log.end))
+    monkeypatch.setattr(ControlLink, "_look", lambda _link, _admin: Topic(log.topic_id, log.end))
     monkeypatch.setattr(ControlLink, "_is_lost", lambda _link, _admin, topic: topic is None)
     instant = control._instant
     monkeypatch.setattr(control, "_instant", lambda: tuple(at + made.away_s for at in instant()))
@@ -199,6 +208,37 @@ def test_a_reader_that_failed_and_is_begun_again_opens_no_gate(scene: Scene) -> 
     gate = scene.link.known.gate("g", P0)
     assert gate is not None
     assert gate.epoch == epoch
+    assert not open_for_a_moment.is_set()
+
+
+def test_what_is_kept_of_a_lost_topic_ends_only_once_the_new_one_is_read(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "_REBUILT_S", 0.5)
+    monkeypatch.setattr(control, "_RETRY_S", 0.01)
+    scene.log.append(Hold())
+    scene.log.append(Hold(), OTHER)
+    scene.read()
+    scene.log.replace(Hold())
+    scene.until(lambda: scene.link.known.generation == 2, "the new topic is read")
+    open_for_a_moment = threading.Event()
+    scene.link.listen(lambda: None if scene.is_closed() else open_for_a_moment.set())
+    scene.log.readable.clear()
+    begun = scene.log.begun
+    with scene.log.changed:
+        scene.log.fails = True
+        scene.log.changed.notify_all()
+    scene.until(lambda: scene.log.begun > begun, "it is read from its start", asking=False)
+    over_s = time.monotonic() + 0.6
+    scene.until(lambda: time.monotonic() > over_s, "what is kept has had its time", asking=False)
+    assert not open_for_a_moment.is_set()
+    kept = scene.link.known.gate("g", P1)
+    assert kept is not None
+    assert kept.epoch == 0
+
+    scene.log.readable.set()
+    scene.until(lambda: scene.link.known.gate("g", P1) is None, "the gate that no record closes opens")
+    assert scene.is_closed()
     assert not open_for_a_moment.is_set()
 
 
