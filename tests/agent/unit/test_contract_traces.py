@@ -64,6 +64,7 @@ class Replay:
         self._answered: set[str] = set()
         self._table, self._partitions, self._kept = GateTable(), PartitionTable(), KeptGates()
         self._clock: Clock | None = None
+        self._taken_off: list[tuple[Partition, int]] = []
         self._known = Known(generation=1)
         self._topic_ids: dict[str, str] = {}
         self._is_at_end = False
@@ -127,6 +128,10 @@ class Replay:
                 member.core.revoked(lost, {p: member.client.position[p] for p in lost})
             case "fetch":
                 member.poll(partition_of(step["partition"]), step["offsets"])
+            case "take_off":
+                self._take_off(member.client, partition_of(step["partition"]), step["offsets"])
+            case "hand_over":
+                self._hand_over(member, partition_of(step["partition"]))
             case "commit":
                 named = step["offsets"].items()
                 return [name for name, offset in named if not member.commit(partition_of(name), offset)]
@@ -137,6 +142,16 @@ class Replay:
             case other:
                 raise AssertionError(f"no step is called {other}")
         return []
+
+    def _take_off(self, client: Client, partition: Partition, offsets: list[int]) -> None:
+        self._taken_off += [(partition, offset) for offset in offsets]
+        client.next[partition] = client.position[partition] = offsets[-1] + 1
+
+    def _hand_over(self, member: Consumer, partition: Partition) -> None:
+        for each in [each for each in self._taken_off if each[0] == partition]:
+            self._taken_off.remove(each)
+            if not member.core.is_withheld(*each):
+                member.client.delivered.append(each)
 
     def _advance(self, until: float) -> None:
         kept_until = self._kept.until

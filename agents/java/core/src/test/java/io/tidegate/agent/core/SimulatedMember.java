@@ -2,6 +2,7 @@ package io.tidegate.agent.core;
 
 import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -17,6 +18,20 @@ final class SimulatedMember implements Effect.Driver {
   final Core core;
   final SimulatedClient client;
   final List<Acked> acks = new ArrayList<>();
+
+  /** Everything that was asked of this driver, carried out or not. */
+  final List<Effect> effects = new ArrayList<>();
+
+  /** Kinds of effects that cannot be carried out. */
+  final Set<Class<? extends Effect>> failing = new HashSet<>();
+
+  /** Partitions of which the broker does not tell the committed offset: a transaction is open. */
+  final Set<Partition> unstable = new HashSet<>();
+
+  /** What happens whenever the client has been asked for positions. */
+  Runnable afterPositions = () -> {};
+
+  private final List<SimulatedClient.Delivered> takenOff = new ArrayList<>();
   private long now;
 
   SimulatedMember(CoreSettings settings, SimulatedClient client, long now) {
@@ -54,6 +69,23 @@ final class SimulatedMember implements Effect.Driver {
     }
   }
 
+  /** The client counts a record as delivered; the application has not received it. */
+  void takeOff(Partition partition, long offset) {
+    takenOff.add(new SimulatedClient.Delivered(partition, offset));
+    client.next.put(partition, offset + 1);
+    client.position.put(partition, offset + 1);
+  }
+
+  /** The application receives what was taken off, unless it may not. */
+  void handOver(Partition partition) {
+    List<SimulatedClient.Delivered> handed =
+        takenOff.stream().filter(each -> each.partition().equals(partition)).toList();
+    takenOff.removeAll(handed);
+    handed.stream()
+        .filter(each -> !core.withholding().isWithheld(partition, each.offset()))
+        .forEach(client.delivered::add);
+  }
+
   /** Whether it reached the broker. */
   boolean commit(Partition partition, long offset) {
     boolean isDropped =
@@ -73,7 +105,12 @@ final class SimulatedMember implements Effect.Driver {
     while (true) {
       Optional<Effect> effect = core.work(now);
       if (effect.isPresent()) {
-        effect.get().by(this);
+        effects.add(effect.get());
+        if (failing.contains(effect.get().getClass())) {
+          core.failed(effect.get(), now);
+        } else {
+          effect.get().by(this);
+        }
         continue;
       }
       OptionalLong wakesAt = core.wakesAt();
@@ -104,19 +141,25 @@ final class SimulatedMember implements Effect.Driver {
   public void position(Effect.Position effect) {
     Map<Partition, Long> told = new LinkedHashMap<>();
     effect.partitions().forEach(partition -> told.put(partition, client.position.get(partition)));
+    afterPositions.run();
     core.done(effect, now, told);
   }
 
   @Override
   public void commit(Effect.Commit effect) {
+    for (Partition partition : effect.partitions()) {
+      if (client.position.get(partition) != Offsets.NONE) {
+        client.committed.put(partition, client.position.get(partition));
+      }
+    }
     core.done(effect, now);
   }
 
   @Override
   public void committed(Effect.Committed effect) {
     Map<Partition, Long> told = new LinkedHashMap<>();
-    effect
-        .partitions()
+    effect.partitions().stream()
+        .filter(partition -> !unstable.contains(partition))
         .forEach(
             partition ->
                 told.put(partition, client.committed.getOrDefault(partition, Offsets.NONE)));

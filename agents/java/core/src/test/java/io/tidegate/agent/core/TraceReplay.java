@@ -116,6 +116,12 @@ final class TraceReplay {
         step.get("offsets").forEach(offset -> offsets.add(offset.asLong()));
         member.poll(partition(step.get("partition").asText()), offsets);
       }
+      case "take_off" ->
+          step.get("offsets")
+              .forEach(
+                  offset ->
+                      member.takeOff(partition(step.get("partition").asText()), offset.asLong()));
+      case "hand_over" -> member.handOver(partition(step.get("partition").asText()));
       case "commit" -> {
         List<String> dropped = new ArrayList<>();
         offsets(step.get("offsets"))
