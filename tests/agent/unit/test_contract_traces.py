@@ -64,7 +64,7 @@ class Replay:
         self._answered: set[str] = set()
         self._table, self._partitions, self._kept = GateTable(), PartitionTable(), KeptGates()
         self._clock: Clock | None = None
-        self._taken_off: list[tuple[Partition, int]] = []
+        self._taken_off: dict[tuple[str, Partition], list[int]] = {}
         self._known = Known(generation=1)
         self._topic_ids: dict[str, str] = {}
         self._is_at_end = False
@@ -129,9 +129,14 @@ class Replay:
             case "fetch":
                 member.poll(partition_of(step["partition"]), step["offsets"])
             case "take_off":
-                self._take_off(member.client, partition_of(step["partition"]), step["offsets"])
+                partition, offsets = partition_of(step["partition"]), step["offsets"]
+                self._taken_off.setdefault((name, partition), []).extend(offsets)
+                member.client.next[partition] = member.client.position[partition] = offsets[-1] + 1
             case "hand_over":
-                self._hand_over(member, partition_of(step["partition"]))
+                partition = partition_of(step["partition"])
+                for offset in self._taken_off.pop((name, partition), []):
+                    if not member.core.is_withheld(partition, offset):
+                        member.client.delivered.append((partition, offset))
             case "commit":
                 named = step["offsets"].items()
                 return [name for name, offset in named if not member.commit(partition_of(name), offset)]
@@ -142,16 +147,6 @@ class Replay:
             case other:
                 raise AssertionError(f"no step is called {other}")
         return []
-
-    def _take_off(self, client: Client, partition: Partition, offsets: list[int]) -> None:
-        self._taken_off += [(partition, offset) for offset in offsets]
-        client.next[partition] = client.position[partition] = offsets[-1] + 1
-
-    def _hand_over(self, member: Consumer, partition: Partition) -> None:
-        for each in [each for each in self._taken_off if each[0] == partition]:
-            self._taken_off.remove(each)
-            if not member.core.is_withheld(*each):
-                member.client.delivered.append(each)
 
     def _advance(self, until: float) -> None:
         kept_until = self._kept.until
