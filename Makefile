@@ -63,6 +63,10 @@ fuzz: setup ## hostile input to every decoder: SECONDS=60 SEED=1, KEEP=1 for the
 	    $(BIN)/pytest -q tests/security/test_decoders.py -k test_fuzz $(ARGS)
 	@cat build/fuzz/report.txt
 
+.PHONY: agent-java
+agent-java: python ## build, check and test the Java agent (JDK 17, Maven); nothing to do where nothing has changed
+	@"$(PYTHON)" dev/stack.py agent-java
+
 .PHONY: nightly
 nightly: kubectl setup build ## what takes too long for CI; its outcome goes to docs/benchmarks/nightly.md (PARTS="seeds pods")
 	@$(BIN)/python tests/nightly.py $(PARTS)

@@ -18,6 +18,7 @@ from typing import Self
 from devstack import preparation, prerequisites, tools
 from devstack.apiserver import ApiServer
 from devstack.errors import MissingPrerequisiteError, StackError
+from devstack.java_agent import java_agent
 from devstack.kafka import KafkaCluster
 from devstack.node import Node, take_down
 from devstack.processes import RunFolder, sweep
@@ -85,6 +86,7 @@ def main(arguments: Sequence[str]) -> int:
     commands.add_parser("status", help="say what runs; exit code 1 when it is not complete")
     commands.add_parser("env", help="print the exports of the running stack")
     commands.add_parser("sbom", help="write a bill of materials of each image into build/sbom (root)")
+    commands.add_parser("agent-java", help="build, check and test the Java agent; say where its jars are")
     node = commands.add_parser("node", help="a whole cluster of one node on this machine, with pods (root)")
     node.add_argument("action", choices=("up", "down", "status"))
     options = parser.parse_args(arguments)
@@ -97,6 +99,9 @@ def main(arguments: Sequence[str]) -> int:
                 return 0
             case "sbom":
                 write_sboms(DEV.parent / "build" / "sbom")
+                return 0
+            case "agent-java":
+                sys.stdout.write(f"{java_agent().folder()}\n")
                 return 0
             case "node":
                 return _node(options.action)

@@ -17,10 +17,11 @@ from typing import Any, Final, TypeVar
 import pytest
 
 TESTS: Final = Path(__file__).resolve().parents[1]
-PARTS: Final = ("kafka", "apiserver", "spark", "helm", "e2e", "e2e_cluster")
+PARTS: Final = ("kafka", "apiserver", "spark", "helm", "maven", "e2e", "e2e_cluster")
 PURE: Final = "pure"
 
 _FOLDERS: Final = {
+    "agent/java": "maven",
     "apiserver": "apiserver",
     "chart": "helm",
     "e2e": "e2e",
@@ -35,6 +36,7 @@ _PROGRAMS: Final = {
     "spark-submit": "spark",
     "helm": "helm",
     "kube-score": "helm",
+    "mvn": "maven",
 }
 
 _Fixture = TypeVar("_Fixture", bound=Callable[..., Any])

@@ -1,0 +1,65 @@
+"""The Java agent: built, checked and tested by Maven, beside the tree; kept in the cache until something changes."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from devstack import prerequisites
+from devstack.checksums import verify_jars
+from devstack.errors import StackError
+from devstack.toolcache import DEV, MAVEN_COPY, Build, Tool
+
+SOURCE: Final = DEV.parent / "agents" / "java"
+CONTRACT: Final = DEV.parent / "agents" / "contract"
+_SUMS: Final = SOURCE / "core" / "jars.sha256"
+_VECTORS: Final = (CONTRACT / "vectors.json", CONTRACT / "traces.json")
+_MOST_LINES: Final = 60
+
+
+def sources(folder: Path = SOURCE) -> tuple[Path, ...]:
+    """What Maven builds it from, without what an earlier build has left."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return tuple(sorted(path for path in files if "target" not in path.relative_to(folder).parts))
+
+
+def java_agent(folder: Path = SOURCE) -> Tool:
+    """The agent of these sources; its folder has its jars. Making it runs all of its tests and checks."""
+    made_from: tuple[Path | str, ...] = (*sources(folder), *_VECTORS, MAVEN_COPY)
+
+    def build(build: Build) -> None:
+        prerequisites.java()
+        with tempfile.TemporaryDirectory(dir=build.folder.parent, prefix="java-agent-source-") as copied:
+            shutil.copytree(folder, copied, dirs_exist_ok=True, ignore=shutil.ignore_patterns("target"))
+            fetched = Path(copied, "fetched")
+            given = [f"-Dcontract.folder={CONTRACT}", "-DincludeScope=runtime", f"-DoutputDirectory={fetched}"]
+            _maven(["-f", str(Path(copied, "pom.xml")), "verify", MAVEN_COPY, *given], build.log)
+            verify_jars(fetched, _SUMS)
+            for jar in (*fetched.glob("*.jar"), *Path(copied).glob("*/target/*.jar")):
+                shutil.copy(jar, build.folder)
+
+    return Tool("java-agent", "the Java agent, with its tests", "Maven", (15, 60), made_from, build)
+
+
+def _maven(arguments: Sequence[str], log: Path) -> None:
+    """Run Maven. Raises `StackError` with what it says is wrong."""
+    command = [prerequisites.maven().path, "-B", "-ntp", "-C", "-Dstyle.color=never", *arguments]
+    done = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, "MAVEN_OPTS": f"-XX:TieredStopAtLevel=1 {os.environ.get('MAVEN_OPTS', '')}".strip()},
+        text=True,
+        check=False,
+    )
+    log.write_text(done.stdout)
+    if done.returncode != 0:
+        # What follows is how to run Maven again.
+        said = done.stdout.split("[ERROR] -> [Help 1]")[0].splitlines()
+        wrong = [line for line in said if line.startswith(("[ERROR]", "[WARNING]"))]
+        shown = "\n".join(wrong[:_MOST_LINES] or said[-_MOST_LINES:])
+        raise StackError(f"Maven could not build the Java agent; all that it said: {log}\n{shown}")
