@@ -17,7 +17,7 @@ import platform
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -56,6 +56,8 @@ QUICK: Final = Size(topics=100, partitions=10, groups=100)
 QUICK_RUNGS: Final = "0,20,100"
 MORE: Final = 3
 """How often one more reset, and one more pause, is asked for; the median counts."""
+
+MORE_LIMIT_S: Final = 60.0
 
 _DEFAULT_TICKS: Final = {"TIDEGATE_ACTIVE_TICK_S": "", "TIDEGATE_IDLE_TICK_S": "", "TIDEGATE_HEALTH_INTERVAL_S": ""}
 """An empty value leaves the operator's own default."""
@@ -162,8 +164,8 @@ def _measure(rung: Rung, operator: OperatorProcess, name: str, options: argparse
         time.sleep(20)  # what is told once an idle tick after that is no rest yet
         at_rest = _at_rest(rung, operator.pid, options.rest_s, without)
         print(f"{name}: {at_rest}", flush=True)
-        resets = [_one_more_reset(rung, n) for n in range(MORE)]
-        pauses = [_one_more_pause(rung, MORE + n) for n in range(MORE)]
+        resets = _each_within(lambda n: _one_more_reset(rung, n))
+        pauses = _each_within(lambda n: _one_more_pause(rung, MORE + n))
         probes.stop()
         stopped_s = _stopped(operator)
         ROWS.with_name(f"scale-{name}.log").write_text(operator.log.read_text())
@@ -212,16 +214,30 @@ def _requests_a_second(crowd: Crowd, seconds: float) -> float:
     return (crowd.requests() - before) / (time.monotonic() - began)
 
 
+def _each_within(one_more: Callable[[int], float | None]) -> list[float | None]:
+    """The seconds of each, up to the first that is not there within the limit."""
+    found: list[float | None] = []
+    for number in range(MORE):
+        found.append(one_more(number))
+        if found[-1] is None:
+            break
+    return found
+
+
 def _one_more_reset(rung: Rung, number: int) -> float | None:
     spec = {"connectionRef": {"name": "kafka"}, "group": spare(number), "to": {"earliest": {}}, "engine": "Direct"}
     rung.create(RESETS, "OffsetReset", f"more-{number}", spec)
-    return rung.wait(lambda: rung.get(RESETS, f"more-{number}").get("status", {}).get("phase") == "Succeeded", 300)
+    return _until_phase(rung, RESETS, f"more-{number}", "Succeeded")
 
 
 def _one_more_pause(rung: Rung, number: int) -> float | None:
     spec = {"connectionRef": {"name": "kafka"}, "group": spare(number)}
     rung.create(PAUSES, "ConsumerGroupPause", f"more-{number}", spec)
-    return rung.wait(lambda: rung.get(PAUSES, f"more-{number}").get("status", {}).get("phase") == "Paused", 300)
+    return _until_phase(rung, PAUSES, f"more-{number}", "Paused")
+
+
+def _until_phase(rung: Rung, plural: str, name: str, phase: str) -> float | None:
+    return rung.wait(lambda: rung.get(plural, name).get("status", {}).get("phase") == phase, MORE_LIMIT_S)
 
 
 def _stopped(operator: OperatorProcess) -> float | None:
@@ -310,10 +326,10 @@ cluster are looked at each by itself, which one that is [shared](../how-to/share
 
 {meanings}
 
-A dash: not within the limit of the run (ten minutes unless it was told otherwise); then the other figures of the row
-are of an operator that was still at work. Brokers, API server and operator ran on one machine with {os.cpu_count()}
-cores ({platform.machine()}, {platform.system()}), on which other work ran at the same time (load average {loads});
-{days}, commit {commits}.
+A dash: not within the limit: of one more, a minute; of the run, ten unless it was told otherwise, and then the other
+figures of the row are of an operator that was still at work. Brokers, API server and operator ran on one machine with
+{os.cpu_count()} cores ({platform.machine()}, {platform.system()}), on which other work ran at the same time (load
+average {loads}); {days}, commit {commits}.
 """
 
 
