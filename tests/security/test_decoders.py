@@ -104,6 +104,17 @@ def test_any_bytes_any_text_any_json_and_spoilt_documents(target: Target, made: 
 
 
 @EACH
+def test_what_is_nested_deeply_is_read_or_refused(target: Target) -> None:
+    """Python ends a recursion after a thousand steps, and inputs at random are hardly ever nested so deeply. It is as
+    long as a record of the control topic may be."""
+    for nest in (b"[" * 16_000, b'{"":' * 4_000):
+        tried(target, nest)
+        for seed in target.seeds:
+            for spoilt_seed in (seed.replace(b":", b":" + nest, 1), b":".join((*seed.split(b":")[:-1], nest))):
+                tried(target, spoilt_seed)
+
+
+@EACH
 def test_the_corpus(target: Target) -> None:
     """What has once broken a decoder, or was answered as nothing before."""
     for data in kept(target):

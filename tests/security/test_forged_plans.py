@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from tidegate.reset.codec import decode_request, encode_request
 from tidegate.reset.confined import ConfinedRunStore
 from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.model.plan import PartitionPlan, Plan
-from tidegate.reset.model.request import RunRequest, Selection
+from tidegate.reset.model.request import EvidenceSettings, FleetRequest, PlanLimits, RunRequest, Selection
 from tidegate.reset.model.targets import (
     ByDuration,
     FromBackup,
@@ -416,6 +416,7 @@ TARGETS: tuple[Target, ...] = (
 )
 CHANGED = (
     replace(REQUEST, run_uid="uid/two"),
+    replace(REQUEST, run_id="two"),
     replace(REQUEST, group_id="billing"),
     replace(REQUEST, connection=Connection("kafka:9092", tls=True)),
     replace(REQUEST, connection=Connection("kafka:9092", properties={"client.id": "x"})),
@@ -424,8 +425,23 @@ CHANGED = (
     replace(REQUEST, allowed_topics=()),
     replace(REQUEST, manual_approval=True),
     replace(REQUEST, settings=replace(REQUEST.settings, deadline=NOW)),
+    replace(REQUEST, evidence=EvidenceSettings(show_values=True)),
+    replace(REQUEST, fleet=FleetRequest(("*",))),
+    replace(REQUEST, fleet=FleetRequest(("*",), allowed_groups=("payments",))),
+    replace(REQUEST, asked_by="somebody"),
+    replace(REQUEST, connection_uid="uid"),
+    replace(REQUEST, observed=True),
+    replace(REQUEST, limits=PlanLimits("kafka", partitions=1)),
+    replace(REQUEST, limits=PlanLimits("kafka", records_replayed=1)),
     *(replace(REQUEST, target=target) for target in TARGETS),
 )
+
+
+def test_each_member_of_a_request_is_changed_here() -> None:
+    """Also one that a later version adds."""
+    members = {member.name for member in fields(RunRequest)}
+
+    assert {name for name in members for r in CHANGED if getattr(r, name) != getattr(REQUEST, name)} == members
 
 
 def test_whatever_is_asked_and_planned_has_a_digest_of_its_own() -> None:

@@ -9,6 +9,7 @@ import gzip
 import json
 import logging
 import ssl
+import threading
 import time
 import tracemalloc
 from pathlib import Path
@@ -18,6 +19,7 @@ import pytest
 
 from devstack.certificates import CertificateAuthority
 from support.served_webhook import OWNER, Caller, Served, review, serving
+from tidegate.inject import server
 from tidegate.inject.admission import BadReview
 from tidegate.inject.bodies import Limits, read_review
 from tidegate.inject.callers import Callers
@@ -111,6 +113,40 @@ def test_a_hostile_mib_does_not_stall_whatever_else_the_operator_does(tmp_path: 
         parsing = time.process_time() - began
         stalls = [await longest_stall(served) for _ in range(5)]
         assert min(stalls) < parsing / 2, f"{stalls} against {parsing}"
+
+    serving(tmp_path, play)
+
+
+def test_reviews_are_read_one_by_one_and_nothing_else_waits_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on, begun = threading.Event(), list[bytes]()
+
+    def slowly(body: bytes) -> Any:
+        begun.append(body)
+        assert go_on.wait(5), "nothing else ran meanwhile"
+        return read_review(body)
+
+    monkeypatch.setattr(server, "read_review", slowly)
+
+    async def play(served: Served) -> None:
+        answer, here = served.server._answer, asyncio.Queue[bytes]()
+
+        async def answered(body: bytes) -> Any:
+            here.put_nowait(body)
+            return await answer(body)
+
+        monkeypatch.setattr(served.server, "_answer", answered)
+        callers = [await served.caller() for _ in range(3)]
+        for caller in callers:
+            caller.post(json.dumps(review()).encode())
+        for _ in callers:
+            await here.get()
+        assert len(begun) == 1
+        go_on.set()
+        assert [(await caller.answered())[0] for caller in callers] == [200, 200, 200]
+        for caller in callers:
+            caller.close()
 
     serving(tmp_path, play)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
+from pydantic_core import from_json
 
 from tidegate.reset.evidence import Evidence
 from tidegate.reset.model.fleet import FleetPlan, Roster
@@ -47,11 +47,9 @@ def decode_request(text: str | bytes) -> RunRequest:
 
 
 def read_json(text: str | bytes) -> Any:
-    """Any JSON. Raises ``ValueError``, also for what is nested too deeply."""
-    try:
-        return json.loads(text)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+    """Any JSON. Raises ``ValueError``, also for what is nested too deeply, or has half a character in it (a lone
+    surrogate), which could not be written again."""
+    return from_json(text.encode() if isinstance(text, str) else text)
 
 
 def attempt_from(value: object) -> int:

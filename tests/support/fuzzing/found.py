@@ -43,6 +43,7 @@ FUNCTIONS: Final = frozenset(
         "marshal.loads",
         "pickle.load",
         "pickle.loads",
+        "pydantic_core.from_json",
         "struct.iter_unpack",
         "struct.unpack",
         "struct.unpack_from",

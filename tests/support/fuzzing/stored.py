@@ -80,6 +80,7 @@ def _evidence(data: bytes) -> Any:
 
 
 def _check_places(places: last_offsets.Places) -> None:
+    assert all(p.partition >= 0 and 0 <= row.commit.offset < 2**64 for p, row in places.rows.items())
     again = last_offsets.of_document(json.loads(json.dumps(last_offsets.to_document(places))))
     assert again == places
 

@@ -3,6 +3,7 @@
 import asyncio
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from tidegate.offset_reset.reconcile import OffsetResetReconciler
 from tidegate.policy.feature import FeatureOutcome, PolicyView
 from tidegate.policy.keeping import Features
 from tidegate.policy.reconcile import PolicyReconciler
+from tidegate.resources.connection import AllowSpec
 
 
 class Both(World):
@@ -200,6 +202,36 @@ def test_undo_of_another_groups_reset_is_refused(world: Both) -> None:
 
     assert world.is_so("back", "Stalled")["reason"] == "UndoOfOtherGroup"
     assert world.kafka.committed("refunds")[other] == 5
+
+
+def test_undo_through_another_connection_is_refused(world: Both) -> None:
+    """Of another cluster, the places that it stood at are no places here."""
+    world.open_connection("other", "uid-of-other", world.connection)
+    world.restart()
+    world.ask()
+    world.passes()
+    world.ask("back", connectionRef={"name": "other"}, to={"undo": "p"})
+
+    for _ in range(10):
+        world.pass_over(RESETS, "back")
+
+    assert world.offset == 10
+    assert world.is_so("back", "Stalled")["reason"] == "UndoOfOtherGroup"
+
+
+def test_undo_goes_back_in_no_topic_that_is_not_allowed_any_more(world: Both) -> None:
+    world.ask()
+    world.passes()
+    live = world.live.get("ns", "kafka")
+    assert live is not None
+    world.live.put(replace(live, allow=AllowSpec(topics=("refunds",))))
+    world.ask("back", to={"undo": "p"})
+
+    for _ in range(10):
+        world.pass_over(RESETS, "back")
+
+    assert world.offset == 10
+    assert world.is_so("back", "Stalled")["reason"] == "ForeignRun"
 
 
 def test_undo_of_what_is_gone_fails_and_says_why(world: Both) -> None:

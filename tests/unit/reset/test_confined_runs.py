@@ -1,5 +1,6 @@
 """A run's document is a ConfigMap that others may write: what decides whom the run touches is not taken from it."""
 
+import tracemalloc
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -127,3 +128,16 @@ def test_a_document_is_not_unpacked_beyond_its_limit() -> None:
     for broken in ("AAAA", bomb[:-8]):
         with pytest.raises(ValueError, match="can't be unpacked"):
             unpack(broken)
+
+
+def test_what_is_beyond_the_limit_is_never_in_memory() -> None:
+    bomb = pack(bytes(50_000_000))
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="longer than 1,000,000 bytes"):
+            unpack(bomb, 1_000_000)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 10_000_000
