@@ -120,11 +120,12 @@ def test_a_hostile_mib_does_not_stall_whatever_else_the_operator_does(tmp_path: 
 def test_reviews_are_read_one_by_one_and_nothing_else_waits_for_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    go_on, begun = threading.Event(), list[bytes]()
+    go_on, has_begun, begun = threading.Event(), threading.Event(), list[bytes]()
 
     def slowly(body: bytes) -> Any:
         begun.append(body)
-        assert go_on.wait(5), "nothing else ran meanwhile"
+        has_begun.set()
+        assert go_on.wait(20), "nothing else ran meanwhile"
         return read_review(body)
 
     monkeypatch.setattr(server, "read_review", slowly)
@@ -142,6 +143,7 @@ def test_reviews_are_read_one_by_one_and_nothing_else_waits_for_them(
             caller.post(json.dumps(review()).encode())
         for _ in callers:
             await here.get()
+        assert await asyncio.to_thread(has_begun.wait, 20)
         assert len(begun) == 1
         go_on.set()
         assert [(await caller.answered())[0] for caller in callers] == [200, 200, 200]
