@@ -2,15 +2,12 @@
 
 import os
 import shutil
-import subprocess
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from devstack import prerequisites
 from devstack.checksums import verify_jars
-from devstack.errors import StackError
 from devstack.toolcache import DEV, MAVEN_COPY, Build, Tool
 
 SOURCE: Final = DEV.parent / "agents" / "java"
@@ -36,7 +33,10 @@ def java_agent(folder: Path = SOURCE) -> Tool:
             shutil.copytree(folder, copied, dirs_exist_ok=True, ignore=shutil.ignore_patterns("target"))
             fetched = Path(copied, "fetched")
             given = [f"-Dcontract.folder={CONTRACT}", "-DincludeScope=runtime", f"-DoutputDirectory={fetched}"]
-            _maven(["-f", str(Path(copied, "pom.xml")), "verify", MAVEN_COPY, *given], build.log)
+            mvn = [prerequisites.maven().path, "-B", "-ntp", "-C", "-Dstyle.color=never"]
+            jvm = f"-XX:TieredStopAtLevel=1 {os.environ.get('MAVEN_OPTS', '')}".strip()
+            command = [*mvn, "-f", str(Path(copied, "pom.xml")), "verify", MAVEN_COPY, *given]
+            build.run(command, env={"MAVEN_OPTS": jvm}, excerpt=_wrong)
             verify_jars(fetched, _SUMS)
             for jar in (*fetched.glob("*.jar"), *Path(copied).glob("*/target/*.jar")):
                 shutil.copy(jar, build.folder)
@@ -44,22 +44,8 @@ def java_agent(folder: Path = SOURCE) -> Tool:
     return Tool("java-agent", "the Java agent, with its tests", "Maven", (15, 60), made_from, build)
 
 
-def _maven(arguments: Sequence[str], log: Path) -> None:
-    """Run Maven. Raises `StackError` with what it says is wrong."""
-    command = [prerequisites.maven().path, "-B", "-ntp", "-C", "-Dstyle.color=never", *arguments]
-    done = subprocess.run(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env={**os.environ, "MAVEN_OPTS": f"-XX:TieredStopAtLevel=1 {os.environ.get('MAVEN_OPTS', '')}".strip()},
-        text=True,
-        check=False,
-    )
-    log.write_text(done.stdout)
-    if done.returncode != 0:
-        # What follows is how to run Maven again.
-        said = done.stdout.split("[ERROR] -> [Help 1]")[0].splitlines()
-        wrong = [line for line in said if line.startswith(("[ERROR]", "[WARNING]"))]
-        shown = "\n".join(wrong[:_MOST_LINES] or said[-_MOST_LINES:])
-        raise StackError(f"Maven could not build the Java agent; all that it said: {log}\n{shown}")
+def _wrong(log: str) -> str:
+    """What Maven says is wrong; what follows that is how to run it again."""
+    said = log.split("[ERROR] -> [Help 1]")[0].splitlines()
+    wrong = [line for line in said if line.startswith(("[ERROR]", "[WARNING]"))]
+    return "\n".join(wrong[:_MOST_LINES] or said[-_MOST_LINES:])

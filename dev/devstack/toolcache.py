@@ -58,6 +58,10 @@ KUBERNETES_LDFLAGS = " ".join(
 )
 
 
+def _last_lines(log: str) -> str:
+    return "\n".join(log.splitlines()[-8:])
+
+
 @dataclass(frozen=True, slots=True)
 class Build:
     """What one build may use: the folder it fills and the log its commands write to."""
@@ -65,8 +69,16 @@ class Build:
     folder: Path
     log: Path
 
-    def run(self, command: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> str:
-        """Run `command`, its errors to the log, and return its output. Raises `StackError` with the log's end."""
+    def run(
+        self,
+        command: Sequence[str],
+        *,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        excerpt: Callable[[str], str] = _last_lines,
+    ) -> str:
+        """Run `command`, its errors to the log, and return its output. Raises `StackError` with an `excerpt` of the
+        log, by default its end."""
         with self.log.open("a") as log:
             log.write("$ " + " ".join(command) + "\n")
             log.flush()
@@ -82,8 +94,8 @@ class Build:
             )
             log.write(done.stdout)
         if done.returncode != 0:
-            last = "\n".join(self.log.read_text(errors="replace").splitlines()[-8:])
-            raise StackError(f"`{' '.join(command[:3])} ...` failed; its log: {self.log}\n{last}")
+            shown = excerpt(self.log.read_text(errors="replace"))
+            raise StackError(f"`{' '.join(command[:3])} ...` failed; its log: {self.log}\n{shown}")
         return done.stdout
 
 

@@ -113,28 +113,23 @@ public final class GateTable {
 
   private static Gate gate(Map<String, Said<Hold>> held) {
     List<Said<Hold>> inOrder = inOrder(held);
-    Set<String> reasons = new LinkedHashSet<>();
-    inOrder.forEach(said -> reasons.add(said.value.reason()));
-    reasons.remove("");
-    return new Gate(
-        inOrder.get(inOrder.size() - 1).offset,
-        inOrder.get(0).value.drainTimeoutMs(),
-        new ArrayList<>(reasons));
+    return closing(inOrder, inOrder.get(0).value);
   }
 
   private static LimitGate limitGate(Map<String, Said<Limit>> limited) {
     List<Said<Limit>> inOrder = inOrder(limited);
+    Limit lowest =
+        Collections.min(inOrder, Comparator.comparingLong(said -> said.value.offset())).value;
+    return new LimitGate(lowest.offset(), closing(inOrder, lowest));
+  }
+
+  /** A gate that all of these close; {@code first} says how long draining may take. */
+  private static <T extends HolderValue> Gate closing(List<Said<T>> inOrder, T first) {
     Set<String> reasons = new LinkedHashSet<>();
     inOrder.forEach(said -> reasons.add(said.value.reason()));
     reasons.remove("");
-    Limit lowest =
-        Collections.min(inOrder, Comparator.comparingLong(said -> said.value.offset())).value;
-    Gate closing =
-        new Gate(
-            inOrder.get(inOrder.size() - 1).offset,
-            lowest.drainTimeoutMs(),
-            new ArrayList<>(reasons));
-    return new LimitGate(lowest.offset(), closing);
+    return new Gate(
+        inOrder.get(inOrder.size() - 1).offset, first.drainTimeoutMs(), new ArrayList<>(reasons));
   }
 
   private static <T> List<Said<T>> inOrder(Map<String, Said<T>> said) {

@@ -3,10 +3,8 @@ package io.tidegate.agent.core;
 import java.util.Objects;
 
 /** That the records before an offset are delivered, and then the gate is closed. */
-public final class Limit extends RecordValue {
+public final class Limit extends HolderValue {
   private final long offset;
-  private final String reason;
-  private final long drainTimeoutMs;
 
   /**
    * @param offset of the first record that is not delivered
@@ -14,9 +12,8 @@ public final class Limit extends RecordValue {
    * @param drainTimeoutMs how long what was handed out may take to finish, in milliseconds
    */
   public Limit(long offset, String reason, long drainTimeoutMs) {
+    super(reason, drainTimeoutMs);
     this.offset = offset;
-    this.reason = Objects.requireNonNull(reason);
-    this.drainTimeoutMs = drainTimeoutMs;
   }
 
   /** The offset of the first record that is not delivered. */
@@ -24,31 +21,21 @@ public final class Limit extends RecordValue {
     return offset;
   }
 
-  /** Why, for people; may be empty. */
-  public String reason() {
-    return reason;
-  }
-
-  /** How long what was handed out may take to finish, in milliseconds. */
-  public long drainTimeoutMs() {
-    return drainTimeoutMs;
-  }
-
   @Override
   public boolean equals(Object other) {
     return other instanceof Limit
         && offset == ((Limit) other).offset
-        && drainTimeoutMs == ((Limit) other).drainTimeoutMs
-        && reason.equals(((Limit) other).reason);
+        && drainTimeoutMs() == ((Limit) other).drainTimeoutMs()
+        && reason().equals(((Limit) other).reason());
   }
 
   @Override
   public int hashCode() {
-    return Objects.hash(offset, reason, drainTimeoutMs);
+    return Objects.hash(offset, reason(), drainTimeoutMs());
   }
 
   @Override
   public String toString() {
-    return "Limit(" + offset + ", " + reason + ", " + drainTimeoutMs + " ms)";
+    return "Limit(" + offset + ", " + reason() + ", " + drainTimeoutMs() + " ms)";
   }
 }
