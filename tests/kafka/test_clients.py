@@ -94,8 +94,8 @@ def test_a_crashed_processes_partitions_go_to_the_other(
     topic, group = make_topic(4), unique("group")
     partitions = partitions_of(topic)
     with (
-        # All the time: whose a partition is is only seen by what it delivers where a client tells no assignments, and a
-        # member that comes when all has been read would be given nothing.
+        # All the time: where a client tells no assignments, a partition's owner is known only by its deliveries, and a
+        # member that joins after everything was read would be given nothing.
         SteadyProducer(kafka.bootstrap, topic, 4, 20) as producer,
         ConsumerFleet(kind, kafka.bootstrap, group, [topic], 2, 2, session_s=6, commit="sync") as fleet,
     ):

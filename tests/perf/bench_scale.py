@@ -241,7 +241,7 @@ def _until_phase(rung: Rung, plural: str, name: str, phase: str) -> float | None
 
 
 def _stopped(operator: OperatorProcess) -> float | None:
-    """Seconds from SIGTERM to its end; ``None``: not within what a pod has, twice over, and it was killed."""
+    """Seconds from SIGTERM to its end; ``None``: it had not ended after a minute, and was killed."""
     began = time.monotonic()
     operator.ask_to_stop()
     try:

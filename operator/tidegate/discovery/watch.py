@@ -173,7 +173,7 @@ class ConnectionWatch:
                 self._look_for(guard, look)
 
     def _wished(self) -> Wishes:
-        """Looks are many, and guards seldom others."""
+        """Kept until a guard changes: looks are frequent."""
         if self._wishes is None:
             self._wishes = Wishes.of({key: guard.wish for key, guard in self.guards.items()})
         return self._wishes
