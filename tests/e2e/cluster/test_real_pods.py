@@ -76,11 +76,12 @@ def test_a_label_makes_an_ordinary_deployment_managed_and_leaves_it_as_it_was(st
 
 
 def test_a_spark_application_resets_the_live_group_and_undo_puts_it_back(stage: PodStage) -> None:
-    reset = stage.reset("first", {"to": {"shiftBy": -60}}, name="first reset by SparkApplication, from apply to Ready")
+    asked = {"to": {"shiftBy": -60}, "engine": "Spark"}
+    reset = stage.reset("first", asked, name="first reset by SparkApplication, from apply to Ready")
 
     assert (reset["phase"], reset["engine"], reset["way"]) == ("Succeeded", "Spark", "Gated")
     undone = stage.reset("undone", {"to": {"undo": "first"}})
-    assert undone["phase"] == "Succeeded"
+    assert (undone["phase"], undone["engine"]) == ("Succeeded", "Direct")
     stage.caught_up()
     verdict = stage.verdict()
     assert verdict.clean, verdict.complaints()
