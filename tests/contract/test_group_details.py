@@ -11,9 +11,8 @@ from support.fake_details import FakeDetails
 from tidegate.cli.describing import GroupDetails
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Unavailable
-from tidegate.kafka.model import GroupType, TopicPartition
+from tidegate.kafka.model import GroupType, ListedGroup, TopicPartition
 from tidegate.kafka_client.group_details import KafkaGroupDetails
-from tidegate.kafka_client.group_requests import ListedGroup
 
 
 class Stage:
