@@ -1,0 +1,42 @@
+"""What the terminal and the page say alike of an audit. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidegate.cli.review import time_text
+from tidegate.inspection.brokers import RETENTION
+from tidegate.inspection.report import Report
+from tidegate.inspection.resetting import Possible
+from tidegate.resources.durations import format_duration
+
+NEVER_SEEN: Final = (
+    "Settings of clients, such as auto.offset.reset: brokers don't know them.",
+    "The position of a consumer between two commits, and which partitions assign() has taken.",
+    "Topics that the principal may not describe, and offsets of them: brokers leave them out without saying so.",
+)
+"""By no right at all."""
+
+
+def heading(report: Report) -> str:
+    brokers = f"{report.brokers:,} broker{'' if report.brokers == 1 else 's'}"
+    return f"Kafka cluster {report.cluster_id}, {brokers}, {time_text(report.at.replace(microsecond=0))}"
+
+
+def summary(report: Report) -> str:
+    looks = "one look" if report.watched is None else f"two looks, {format_duration(report.watched)} apart"
+    kept = report.settings.get(RETENTION)
+    retention = [] if kept is None else [f"{RETENTION} is {' and '.join(kept)}"]
+    return "; ".join([f"{report.groups:,} groups, {report.partitions:,} partitions, {looks}", *retention])
+
+
+def possible_text(possible: Possible) -> str:
+    match possible:
+        case Possible.YES:
+            return "yes"
+        case Possible.WHEN_STOPPED:
+            return "only when it is stopped"
+        case Possible.NO:
+            return "no"
+        case Possible.UNKNOWN:
+            return "not known"
