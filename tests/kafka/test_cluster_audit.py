@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -23,7 +23,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from contract.kafka_worlds import RealWorld, until
+from contract.kafka_worlds import RealWorld, commit_plainly, until
 from devstack import KafkaCluster
 from tidegate.cli import cluster_audit
 from tidegate.cli.screen import Screen
@@ -33,7 +33,6 @@ from tidegate.inspection.gather import Asked, Audit
 from tidegate.inspection.report import Report
 from tidegate.inspection.resetting import Possible
 from tidegate.kafka.connection import Authentication, AuthenticationType, Connection
-from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import TopicPartition
 from tidegate.kafka.needed_rights import needs_of_audit
 from tidegate.kafka.rights import Resource, Right
@@ -159,7 +158,7 @@ def _set(connection: Connection, world: RealWorld, acls: Acls) -> Scene:
     for partition in (first, second):
         world.append(partition, [AT] * 10)
     for group_id, offset in ((GONE, 5), (LOST, 1), (PAST, 1000), (HIDDEN, 5)):
-        _commit(world, group_id, {first: offset})
+        commit_plainly(world, group_id, {first: offset})
     world.delete_records(first, 3)
     consumer = world.consumer(STUCK, [topic])
     consumer.commit({first: 4, second: 4})
@@ -173,20 +172,6 @@ def _set(connection: Connection, world: RealWorld, acls: Acls) -> Scene:
         consumer.commit({second: world.kafka.committed(STUCK)[second] + 1})
 
     return Scene(connection, world, acls, topic, meanwhile)
-
-
-def _commit(world: RealWorld, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Again where the coordinator is not there yet: then nothing was done."""
-    writer = world.kafka.writer(group_id, transaction_timeout_s=20)
-
-    def done() -> bool:
-        try:
-            writer.alter(group_id, offsets)
-        except Unavailable:
-            return False
-        return True
-
-    until(world, done, f"offsets of group {group_id} are committed")
 
 
 def found(report: Report, kind: FindingKind, group: str) -> Finding:
@@ -311,11 +296,3 @@ def test_the_command_prints_a_table_json_and_a_page(
     told = json.loads(text)
     assert [one["group"] for one in told["resets"]] == [GONE]
     assert told["notSeen"] == []
-
-
-def test_bounds_are_told_of_what_there_is(scene: Scene) -> None:
-    there, gone = TopicPartition(scene.topic, 0), TopicPartition(scene.topic, 99)
-    with closing(KafkaSurvey(scene.connection)) as survey:
-        told = survey.bounds([there, gone, TopicPartition("nobody-has-made-it", 0)])
-    assert told.keys() == {there}
-    assert told[there].earliest == 3

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Final
 
-from tidegate.cli.audit_words import NEVER_SEEN, heading, possible_text, summary
+from tidegate.cli.audit_words import NEVER_SEEN, possible_text, summary, where
 from tidegate.cli.plan_page_parts import document, foreign
 from tidegate.inspection.findings import ABOUT, Finding, FindingKind, PartitionFinding, Severity
 from tidegate.inspection.report import Report
@@ -30,19 +30,25 @@ section.kind{border-left:4px solid var(--line);padding-left:1rem;margin-top:2rem
 section.kind.is-critical{border-color:var(--critical)}section.kind.is-warning{border-color:var(--warning)}
 section.kind.is-info{border-color:var(--info)}section.kind h2{margin-top:0}
 p.remedy{background:var(--card);border:1px solid var(--line);border-radius:6px;padding:.5rem .75rem}
-td.sev{white-space:nowrap;font-weight:600}td details{margin:.25rem 0 0}td table{margin-top:.25rem}
-@media print{section.kind{break-inside:auto}tr,p.remedy,.card{break-inside:avoid}details>*{display:revert}}
+td.sev{white-space:nowrap;font-weight:600}td.who{min-width:9rem}td.owner{min-width:13rem}
+td details{margin:.25rem 0 0}td table{margin-top:.25rem}
+td.who{width:18%}
+td small{font-size:.9em}
+@media print{body{font-size:12px}table{font-size:12px}td.owner{min-width:9rem}td.who{min-width:6rem}
+td table tr,p.remedy,.card{break-inside:avoid}
+h2{break-after:avoid}details::details-content{content-visibility:visible;block-size:auto}}
 """
 
 
 def page(report: Report) -> str:
     """The whole document."""
-    return document(f"Audit of {visible(heading(report))}", _body(report), _STYLE)
+    return document(f"Audit of Kafka cluster {visible(report.cluster_id)}", _body(report), _STYLE)
 
 
 def _body(report: Report) -> Iterator[str]:
-    yield f"<header><h1>Audit of {foreign(visible(heading(report)))}</h1>"
-    yield f'<p class="soft">{escape(visible(summary(report)))}. Nothing was changed.</p></header><main>'
+    yield f"<header><h1>Audit of Kafka cluster {foreign(visible(report.cluster_id))}</h1>"
+    yield f'<p class="soft">{escape(visible(f"{where(report)}: {summary(report)}"))}. Nothing was changed.</p></header>'
+    yield "<main>"
     yield '<div class="cards">'
     for severity, count in report.counts.items():
         style = severity.value if count else "soft"
@@ -75,7 +81,7 @@ def _kind(kind: FindingKind, findings: Sequence[Finding]) -> Iterator[str]:
         f"{guide}</p>"
     )
     yield '<div class="scroll"><table><thead><tr><th scope="col">severity</th><th scope="col">group</th>'
-    yield '<th scope="col">what was seen</th><th scope="col">how it is known</th></tr></thead><tbody>'
+    yield '<th scope="col">what was seen, and how it is known</th></tr></thead><tbody>'
     for finding in findings[:MOST_FINDINGS]:
         yield from _finding(finding)
     yield "</tbody></table></div>"
@@ -87,12 +93,12 @@ def _kind(kind: FindingKind, findings: Sequence[Finding]) -> Iterator[str]:
 def _finding(finding: Finding) -> Iterator[str]:
     group = '<span class="soft">brokers</span>' if finding.group is None else foreign(visible(finding.group))
     yield (
-        f'<tr><td class="sev {finding.severity.value}">{finding.severity.value}</td><td class="name">{group}</td>'
-        f"<td>{foreign(visible(finding.what))}"
+        f'<tr><td class="sev {finding.severity.value}">{finding.severity.value}</td><td class="name who">{group}</td>'
+        f'<td>{foreign(visible(finding.what))}<small class="soft">{foreign(visible(finding.known))}.</small>'
     )
     if finding.partitions:
         yield from _partitions(finding)
-    yield f'</td><td class="soft">{foreign(visible(finding.known))}.</td></tr>'
+    yield "</td></tr>"
 
 
 def _partitions(finding: Finding) -> Iterator[str]:
@@ -122,7 +128,7 @@ def _partition(partition: PartitionFinding) -> str:
     )
     owner = "" if partition.owner is None else foreign(visible(partition.owner))
     name = foreign(visible(f"{partition.topic}-{partition.partition}"))
-    return f'<tr><td class="name">{name}</td>{numbers}<td class="soft">{owner}</td></tr>'
+    return f'<tr><td class="name">{name}</td>{numbers}<td class="soft owner">{owner}</td></tr>'
 
 
 # --- resets, brokers, what is missing ---------------------------------------------------------------------------------

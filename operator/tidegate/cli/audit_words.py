@@ -18,9 +18,10 @@ NEVER_SEEN: Final = (
 """By no right at all."""
 
 
-def heading(report: Report) -> str:
+def where(report: Report) -> str:
+    """How large the cluster is, and when that was."""
     brokers = f"{report.brokers:,} broker{'' if report.brokers == 1 else 's'}"
-    return f"Kafka cluster {report.cluster_id}, {brokers}, {time_text(report.at.replace(microsecond=0))}"
+    return f"{brokers}, {time_text(report.at.replace(microsecond=0))}"
 
 
 def summary(report: Report) -> str:

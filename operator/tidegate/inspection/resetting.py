@@ -54,8 +54,8 @@ def verdict(seen: GroupSeen, cluster: ClusterSeen) -> Verdict:
     refusal = not_taken(group, cluster.capabilities)
     if refusal is not None:
         empty = cluster.capabilities.get(GroupKind.EMPTY)
-        is_stopped_enough = empty is None or empty.support is not Support.UNSUPPORTED
-        possible = Possible.WHEN_STOPPED if is_stopped_enough and group.has_members else Possible.NO
+        is_refused_in_any_case = empty is not None and empty.support is Support.UNSUPPORTED
+        possible = Possible.NO if is_refused_in_any_case else Possible.WHEN_STOPPED
         return Verdict(seen.group_id, possible, None, refusal.message)
     if group.state is GroupState.UNKNOWN:
         return Verdict(seen.group_id, Possible.UNKNOWN, None, "its coordinator does not describe it")

@@ -160,6 +160,14 @@ def test_nothing_found_is_said_with_what_was_not_seen() -> None:
     assert not report.reaches(Severity.INFO)
 
 
+def test_how_bad_a_report_is() -> None:
+    worst = a_report().findings[0].severity
+    assert worst is Severity.CRITICAL
+    assert all(a_report().reaches(severity) for severity in Severity)
+    mild = replace(a_report(), findings=tuple(f for f in a_report().findings if f.severity is Severity.INFO))
+    assert [severity for severity in Severity if mild.reaches(severity)] == [Severity.INFO]
+
+
 def test_colours_only_where_the_terminal_has_them() -> None:
     assert "\x1b" not in on_screen(a_report())
 

@@ -131,6 +131,7 @@ def test_a_log_that_moved_on_after_the_offset_was_read_has_lost_nothing_for_cert
 def test_an_offset_past_the_end() -> None:
     [found] = of_kind(seen(group(member("c1", 0)), {0: 111}, ends={0: (0, 110)}), FindingKind.PAST_LOG_END)
     assert (found.severity, found.what) == (Severity.CRITICAL, "1 partition: committed up to 1 offset past the end")
+    assert found.partitions[0].lag == 0
     assert of_kind(seen(group(), {0: 110}, ends={0: (0, 110)}), FindingKind.PAST_LOG_END) == []
 
 
