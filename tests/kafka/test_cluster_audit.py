@@ -33,11 +33,13 @@ from tidegate.inspection.gather import Asked, Audit
 from tidegate.inspection.report import Report
 from tidegate.inspection.resetting import Possible
 from tidegate.kafka.connection import Authentication, AuthenticationType, Connection
-from tidegate.kafka.model import TopicPartition
+from tidegate.kafka.model import GroupType, TopicPartition
 from tidegate.kafka.needed_rights import needs_of_audit
 from tidegate.kafka.rights import Resource, Right
 from tidegate.kafka_client.client import KafkaClient
+from tidegate.kafka_client.group_requests import delete_group
 from tidegate.kafka_client.survey import KafkaSurvey
+from tidegate.kafka_client.wire import Wire
 from tidegate.resources.reset import Way
 
 AT: Final = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -246,6 +248,22 @@ def test_groups_that_are_listed_and_may_not_be_described_are_named(scene: Scene)
     assert f"Describe on group {HIDDEN}" in left.why
     assert found(report, FindingKind.NO_PROGRESS, STUCK), "the others of its batch are seen"
     scene.once(lambda report: not needed(report), "the right is gone again")
+
+
+def test_a_kip_848_group_of_a_topic_that_may_not_be_described_is_named_with_what_it_takes(scene: Scene) -> None:
+    """Its coordinator describes all of it, or nothing."""
+    hidden, modern = scene.world.create_topic(1), f"{SHOWN}modern"
+    consumer = scene.world.consumer(modern, [scene.topic, hidden], protocol=GroupType.CONSUMER)
+    report = scene.audit()
+    consumer.close()
+
+    [left] = [left for left in report.unseen if left.right]
+    assert left.what == f"1 of 5 groups, such as {modern}"
+    assert left.right == "Describe on all topics of the groups"
+    assert found(report, FindingKind.NO_PROGRESS, STUCK), "the others of its batch are seen"
+    # The other tests know how many groups there are.
+    with closing(Wire(Connection(scene.world._bootstrap))) as wire:
+        delete_group(wire, modern)
 
 
 def test_it_changes_nothing_and_creates_nothing(scene: Scene) -> None:

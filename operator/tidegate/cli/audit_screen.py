@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tidegate.cli.audit_words import NEVER_SEEN, possible_text, summary, where
+from tidegate.cli.audit_words import NEVER_SEEN, brokers_allow, possible_text, summary, where
 from tidegate.cli.plan_screen import WIDTH
 from tidegate.inspection.findings import ABOUT, Finding, FindingKind, Severity
 from tidegate.inspection.report import Report, Unseen
@@ -35,6 +35,8 @@ def show(report: Report, out: TextIO) -> None:
 def _parts(report: Report) -> Iterator[RenderableType]:
     yield Text(visible(f"Kafka cluster {report.cluster_id}, {where(report)}"), "bold")
     yield Text(visible(summary(report)), _FAINT)
+    if allowed := brokers_allow(report):
+        yield Text(visible(allowed), _FAINT)
     yield _counts(report)
     for kind, findings in report.by_kind.items():
         yield Text()

@@ -8,6 +8,8 @@ from tidegate.cli.review import time_text
 from tidegate.inspection.brokers import RETENTION
 from tidegate.inspection.report import Report
 from tidegate.inspection.resetting import Possible
+from tidegate.kafka.capabilities import Capability
+from tidegate.resources.connection import Support
 from tidegate.resources.durations import format_duration
 
 NEVER_SEEN: Final = (
@@ -16,6 +18,11 @@ NEVER_SEEN: Final = (
     "Topics that the principal may not describe, and offsets of them: brokers leave them out without saying so.",
 )
 """By no right at all."""
+
+
+_LIMITS: Final = ("group.max.size", "group.consumer.max.size")
+_NO_LIMIT: Final = str(2**31 - 1)
+"""Kafka's default."""
 
 
 def where(report: Report) -> str:
@@ -28,7 +35,26 @@ def summary(report: Report) -> str:
     looks = "one look" if report.watched is None else f"two looks, {format_duration(report.watched)} apart"
     kept = report.settings.get(RETENTION)
     retention = [] if kept is None else [f"{RETENTION} is {' and '.join(kept)}"]
-    return "; ".join([f"{report.groups:,} groups, {report.partitions:,} partitions, {looks}", *retention])
+    limits = [f"{name} is {' and '.join(report.settings[name])}" for name in _LIMITS if _is_limited(report, name)]
+    return "; ".join([f"{report.groups:,} groups, {report.partitions:,} partitions, {looks}", *retention, *limits])
+
+
+def _is_limited(report: Report, name: str) -> bool:
+    return any(value != _NO_LIMIT for value in report.settings.get(name, ()))
+
+
+def brokers_allow(report: Report) -> str:
+    """For which kinds of groups the brokers take a reset's offsets; empty where that was not seen."""
+    if not report.capabilities:
+        return ""
+    others = [f"{kind}: {found.support}" for kind, found in report.capabilities.items() if not _is_supported(found)]
+    taken = [str(kind) for kind, found in report.capabilities.items() if _is_supported(found)]
+    told = f"the brokers accept offsets from outside for groups of kind {', '.join(taken) or 'none'}"
+    return told + (f" ({', '.join(others)})" if others else "")
+
+
+def _is_supported(found: Capability) -> bool:
+    return found.support is Support.SUPPORTED
 
 
 def possible_text(possible: Possible) -> str:

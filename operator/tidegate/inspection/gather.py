@@ -14,7 +14,7 @@ from typing import Final
 
 from tidegate.clock import Clock
 from tidegate.cluster import Kafka
-from tidegate.inspection.batches import answers_of
+from tidegate.inspection.batches import Refusal, answers_of
 from tidegate.inspection.brokers import COMPARED, of_brokers
 from tidegate.inspection.judging import judged
 from tidegate.inspection.report import Report, Unseen, sorted_findings
@@ -77,7 +77,7 @@ class Audit:
         self._clock = clock
         self._asked = asked
         self._unseen: list[Unseen] = []
-        self._refused: dict[str, str] = {}
+        self._refused: dict[str, Refusal] = {}
         """Groups that may not be described, or can't be, and why."""
         self._headless: set[TopicPartition] = set()
         self._hidden: set[str] = set()
@@ -271,11 +271,10 @@ class Audit:
                 "the brokers list none of these names that the principal may see, and do not tell of others",
                 "Describe on group *",
             )
-        if self._refused:
-            name, why = next(iter(sorted(self._refused.items())))
-            yield Unseen(
-                f"{len(self._refused):,} of {len(listed):,} groups, such as {name}", why, "Describe on the groups"
-            )
+        for right in sorted({refusal.right for refusal in self._refused.values()}):
+            names = sorted(name for name, refusal in self._refused.items() if refusal.right == right)
+            what = f"{len(names):,} of {len(listed):,} groups, such as {names[0]}"
+            yield Unseen(what, self._refused[names[0]].why, right)
         if not cluster.topics:
             yield Unseen("any topic", "the principal may describe none, or there is none", "Describe on topic *")
         if self._hidden:

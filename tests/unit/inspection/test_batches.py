@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from tidegate.inspection.batches import answers_of
+from tidegate.inspection.batches import GROUPS, TOPICS, Refusal, answers_of
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Unavailable
 from tidegate.kafka.rights import Right
 
-GROUPS = [f"g{number:03}" for number in range(200)]
+NAMES = [f"g{number:03}" for number in range(200)]
 
 
 class Coordinators:
@@ -32,22 +32,22 @@ class Coordinators:
     def lacking(self, rights: Collection[Right]) -> Collection[Right]:
         return [right for right in rights if right.name in self.told]
 
-    def answers(self) -> tuple[dict[str, int], dict[str, str]]:
-        return answers_of(GROUPS, self.ask, self.lacking)
+    def answers(self) -> tuple[dict[str, int], dict[str, Refusal]]:
+        return answers_of(NAMES, self.ask, self.lacking)
 
 
 def test_one_request_where_none_is_refused() -> None:
     kafka = Coordinators(refused=())
     found, refused = kafka.answers()
-    assert (list(found), refused, kafka.asked) == (GROUPS, {}, [200])
+    assert (list(found), refused, kafka.asked) == (NAMES, {}, [200])
 
 
 def test_two_requests_where_the_brokers_tell_which_are_refused() -> None:
-    hidden = GROUPS[::2]
+    hidden = NAMES[::2]
     kafka = Coordinators(refused=hidden, told=hidden)
     found, refused = kafka.answers()
-    assert sorted(found) == GROUPS[1::2]
-    assert refused == {name: f"the principal lacks Describe on group {name}" for name in hidden}
+    assert sorted(found) == NAMES[1::2]
+    assert refused == {name: Refusal(f"the principal lacks Describe on group {name}", GROUPS) for name in hidden}
     assert kafka.asked == [200, 100]
 
 
@@ -56,9 +56,9 @@ def test_what_is_refused_for_another_reason_is_found_in_few_requests() -> None:
     found, refused = kafka.answers()
     assert len(found) == 197
     assert refused == {
-        "g003": "the principal lacks Describe on group g003",
-        "g017": "g017 is refused",
-        "g150": "g150 is refused",
+        "g003": Refusal("the principal lacks Describe on group g003", GROUPS),
+        "g017": Refusal("g017 is refused", TOPICS),
+        "g150": Refusal("g150 is refused", TOPICS),
     }
     assert len(kafka.asked) < 40
 
@@ -66,4 +66,9 @@ def test_what_is_refused_for_another_reason_is_found_in_few_requests() -> None:
 def test_where_nobody_answers_nobody_is_asked_again() -> None:
     kafka = Coordinators(refused=(), failure=Unavailable("no coordinator"))
     found, refused = kafka.answers()
-    assert (found, set(refused), set(refused.values()), kafka.asked) == ({}, set(GROUPS), {"no coordinator"}, [200])
+    assert (found, set(refused), set(refused.values()), kafka.asked) == (
+        {},
+        set(NAMES),
+        {Refusal("no coordinator")},
+        [200],
+    )
