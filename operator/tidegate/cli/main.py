@@ -114,6 +114,9 @@ def _beside(
         screen.note(str(error))
         screen.err.write(parser().format_usage())
         return BAD_USAGE
+    except KeyboardInterrupt:
+        screen.note("Interrupted.")
+        return INTERRUPTED
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

@@ -36,10 +36,8 @@ BATCH: Final = 500
 MOST_COMPARED: Final = 500_000
 """Committed offsets of the first look that are kept: about 60 MB. Groups beyond them are looked at once."""
 
-_LOG_READS: Final = 20
-"""How often the log of one group is read on; one reading is bounded (``OffsetRetention.log``)."""
-_LOGS_S: Final = 60.0
-"""For all of them."""
+LOGS_S: Final = 60.0
+"""For reading the logs of all groups whose offsets may expire; one reading is bounded (``OffsetRetention.log``)."""
 
 _CONSUMERS: Final = ("", "consumer")
 _WITH_OFFSETS: Final = ("", GroupType.CLASSIC.value, GroupType.CONSUMER.value)
@@ -245,17 +243,16 @@ class Audit:
         group = seen.group
         if group is None or not group.is_vacant or not seen.committed:
             return None
-        started = self._logs_until_s or self._clock.monotonic() + _LOGS_S
-        if self._logs_left <= 0 or self._clock.monotonic() > started:
-            self._without_log += 1
-            return None
-        self._logs_left, self._logs_until_s = self._logs_left - 1, started
+        if self._logs_until_s is None:
+            self._logs_until_s = self._clock.monotonic() + LOGS_S
         log = GroupLog()
         try:
-            for _ in range(_LOG_READS):
+            while self._logs_left > 0 and self._clock.monotonic() < self._logs_until_s:
                 log = self._kafka.retention.log(seen.group_id, log)
                 if log.complete:
+                    self._logs_left -= 1
                     return log
+            self._without_log += 1
         except KafkaFailure as failure:
             self._logs_left, self._is_log_refused = 0, True
             right = str(Right("Read", Resource.TOPIC, OFFSETS_TOPIC)) if isinstance(failure, NotAuthorized) else ""
@@ -291,7 +288,7 @@ class Audit:
             yield Unseen(
                 f"exactly when the offsets of {self._without_log:,} more groups without members expire",
                 f"their logs were not read: --exact {self._asked.exact} is how many are read at most, in "
-                f"{_LOGS_S:.0f} s",
+                f"{LOGS_S:.0f} s",
             )
         if first is not None and first.left_out:
             yield Unseen(

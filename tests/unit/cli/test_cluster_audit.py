@@ -21,6 +21,7 @@ from tidegate.cli.errors import UsageError
 from tidegate.cli.main import main
 from tidegate.cli.screen import Screen
 from tidegate.inspection.findings import ABOUT, MOST_PARTITIONS, FindingKind, Severity
+from tidegate.inspection.gather import Audit
 from tidegate.inspection.report import Report, Unseen
 from tidegate.inspection.resetting import Possible
 from tidegate.kafka.model import Member, TopicPartition
@@ -211,6 +212,17 @@ def test_a_cluster_that_does_not_answer_is_no_report(tmp_path: Path, capsys: pyt
     out, err = capsys.readouterr()
     assert (code, out) == (1, "")
     assert "tidegate audit: " in err
+
+
+def test_one_may_stop_waiting_for_the_second_look(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(_: Audit) -> Report:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Audit, "report", interrupted)
+    assert main(["audit", "--bootstrap-server", "127.0.0.1:1"]) == 130
+    assert capsys.readouterr() == ("", "Looking twice, 20s apart; nothing is changed.\nInterrupted.\n")
 
 
 def test_the_audit_log_is_still_there(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,6 +19,7 @@ from tidegate.inspection.resetting import Possible
 from tidegate.kafka.errors import NotAuthorized, Unavailable
 from tidegate.kafka.model import GroupType, ListedGroup, LogBounds, TopicPartition
 from tidegate.kafka.needed_rights import needs_of_audit
+from tidegate.kafka.offset_records import GroupLog
 from tidegate.resources.reset import Way
 
 ONCE = timedelta(0)
@@ -253,6 +254,26 @@ def test_only_so_many_groups_get_exact_times(exact: int, told: int, stage: Stage
     left = [left for left in report.unseen if left.what.startswith("exactly when")]
     assert [row.what for row in left] == (
         [f"exactly when the offsets of {2 - told} more groups without members expire"] if told < 2 else []
+    )
+
+
+def test_logs_are_read_for_so_long_and_no_longer(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is never read to its end keeps nobody waiting for ever."""
+    for name in ("a", "b"):
+        stage.group(name)
+
+    def endless(_: str, since: GroupLog) -> GroupLog:
+        stage.world.clock.sleep(9)
+        return since
+
+    monkeypatch.setattr(stage.world.kafka.retention, "log", endless)
+    began = stage.world.clock.monotonic()
+    report = stage.audit(Asked(watch=ONCE, exact=5))
+
+    assert stage.world.clock.monotonic() - began < gather.LOGS_S + 10
+    assert all(f.known.startswith("Estimated") for f in report.findings if f.kind is FindingKind.OFFSETS_EXPIRE)
+    assert any(
+        left.what == "exactly when the offsets of 2 more groups without members expire" for left in report.unseen
     )
 
 
