@@ -152,6 +152,7 @@ def report_of(of: ClusterSeen, groups: Mapping[str, GroupSeen]) -> Report:
         groups=len(groups),
         partitions=4,
         watched=timedelta(seconds=20),
+        probed=False,
         capabilities=of.capabilities,
         settings={name: (value,) for name, value in of.settings[0].items()},
         findings=sorted_findings(found),

@@ -20,6 +20,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "version": VERSION,
         "at": format_timestamp(report.at.replace(microsecond=0)),
         "watch": None if report.watched is None else format_duration(report.watched),
+        "probed": report.probed,
         "cluster": {
             "id": report.cluster_id,
             "brokers": report.brokers,

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Final
 
-from tidegate.cli.audit_words import NEVER_SEEN, possible_text, summary, where
+from tidegate.cli.audit_words import NEVER_SEEN, changed, possible_text, summary, where
 from tidegate.cli.plan_page_parts import document, foreign
 from tidegate.inspection.findings import ABOUT, Finding, FindingKind, PartitionFinding, Severity
 from tidegate.inspection.report import Report
@@ -47,7 +47,7 @@ def page(report: Report) -> str:
 
 def _body(report: Report) -> Iterator[str]:
     yield f"<header><h1>Audit of Kafka cluster {foreign(visible(report.cluster_id))}</h1>"
-    yield f'<p class="soft">{escape(visible(f"{where(report)}: {summary(report)}"))}. Nothing was changed.</p></header>'
+    yield f'<p class="soft">{escape(visible(f"{where(report)}: {summary(report)}"))}. {changed(report)}</p></header>'
     yield "<main>"
     yield '<div class="cards">'
     for severity, count in report.counts.items():

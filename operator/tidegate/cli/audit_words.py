@@ -8,8 +8,6 @@ from tidegate.cli.review import time_text
 from tidegate.inspection.brokers import RETENTION
 from tidegate.inspection.report import Report
 from tidegate.inspection.resetting import Possible
-from tidegate.kafka.capabilities import Capability
-from tidegate.resources.connection import Support
 from tidegate.resources.durations import format_duration
 
 NEVER_SEEN: Final = (
@@ -44,17 +42,17 @@ def _is_limited(report: Report, name: str) -> bool:
 
 
 def brokers_allow(report: Report) -> str:
-    """For which kinds of groups the brokers take a reset's offsets; empty where that was not seen."""
-    if not report.capabilities:
-        return ""
-    others = [f"{kind}: {found.support}" for kind, found in report.capabilities.items() if not _is_supported(found)]
-    taken = [str(kind) for kind, found in report.capabilities.items() if _is_supported(found)]
-    told = f"the brokers accept offsets from outside for groups of kind {', '.join(taken) or 'none'}"
-    return told + (f" ({', '.join(others)})" if others else "")
+    """Whether the brokers take a reset's offsets, by the kind of group; empty where that was not seen."""
+    told = ", ".join(f"{kind} {found.support}" for kind, found in report.capabilities.items())
+    return told and f"offsets from outside, by the kind of group: {told}"
 
 
-def _is_supported(found: Capability) -> bool:
-    return found.support is Support.SUPPORTED
+def changed(report: Report) -> str:
+    """What the audit itself has done to the cluster."""
+    if report.probed:
+        probes = "groups named tidegate.probe/…"
+        return f"Where the brokers' versions don't tell, it was tried with {probes}; nothing else changed."
+    return "Nothing was changed."
 
 
 def possible_text(possible: Possible) -> str:

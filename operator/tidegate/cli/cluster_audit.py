@@ -94,7 +94,8 @@ def run_cluster_audit(arguments: Sequence[str], screen: Screen) -> int:
         if config.ignored:
             screen.note(f"Ignored in --command-config: {', '.join(config.ignored)}")
         if asked.watch:
-            screen.note(f"Looking twice, {format_duration(asked.watch)} apart; nothing is changed.")
+            only = "" if asked.probe else "; nothing is changed"
+            screen.note(f"Looking twice, {format_duration(asked.watch)} apart{only}.")
         try:
             report = _report(config.connection, asked)
             _write(options, report, screen)

@@ -107,6 +107,7 @@ class Audit:
             groups=len(verdicts),
             partitions=len(bounds),
             watched=self._asked.watch or None,
+            probed=self._asked.probe,
             capabilities=cluster.capabilities,
             settings=_settings(cluster),
             findings=sorted_findings(findings),

@@ -24,7 +24,8 @@ class Unseen:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """``watched``: how long the two looks were apart, ``None`` for one look. ``settings``: what the brokers have of
+    """``watched``: how long the two looks were apart, ``None`` for one look. ``probed``: whether brokers might be tried
+    with groups of our own. ``settings``: what the brokers have of
     those that matter here, each with its values. Findings are sorted, the worst first."""
 
     at: datetime
@@ -33,6 +34,7 @@ class Report:
     groups: int
     partitions: int
     watched: timedelta | None
+    probed: bool
     capabilities: Capabilities
     settings: Mapping[str, tuple[str, ...]]
     findings: tuple[Finding, ...]

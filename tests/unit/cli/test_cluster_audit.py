@@ -103,6 +103,13 @@ def test_the_page_says_what_the_terminal_says() -> None:
     assert "exactly when committed offsets expire: the principal may not." in text
 
 
+def test_the_page_says_whether_anything_was_changed() -> None:
+    assert "Nothing was changed." in page(a_report())
+    probed = Elements(page(replace(a_report(), probed=True))).text
+    assert "Nothing was changed." not in probed
+    assert "it was tried with groups named tidegate.probe/…; nothing else changed." in probed
+
+
 def test_no_name_drives_the_terminal() -> None:
     shown = on_screen(hostile_report())
     assert {c for c in shown if unicodedata.category(c) in ("Cc", "Cf", "Cs")} == {"\n"}
