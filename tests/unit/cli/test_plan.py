@@ -7,11 +7,11 @@ import json
 import unicodedata
 from dataclasses import replace
 from datetime import timedelta
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
+from support.hostile import HOSTILE, Elements
 from support.planned_runs import PLANNED, a_fleets_run, a_plan, a_run, sample, some_evidence
 from tidegate.cli.fleet_review import FleetReview, fleet_review
 from tidegate.cli.plan_page import page
@@ -31,10 +31,6 @@ from tidegate.resources.reset import ResetPhase
 
 GOLDEN = Path(__file__).parent / "golden" / "plan.txt"
 NOW = PLANNED + timedelta(minutes=3)
-HOSTILE = (
-    "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
-    "\x1b[31m\x9b2J\x1b]0;owned\x07\u202eevil\r\n\ud800 {x}%s[red]"
-)
 
 
 def reviewed(run: Run) -> Review:
@@ -80,31 +76,6 @@ def hostile_run() -> Run:
     run = a_run(plan=plan, evidence=evidence)
     result = RunResult(ResetPhase.FAILED, "Why", HOSTILE, NOW)
     return replace(run, request=replace(run.request, target=FromFile((), HOSTILE)), result=result)
-
-
-class Elements(HTMLParser):
-    """What a browser would make of a page: elements, attributes, text."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.open: list[str] = []
-        self.text = ""
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-        if tag not in ("meta", "br"):
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
 
 
 def test_the_terminal_shows_the_whole_plan() -> None:
