@@ -19,7 +19,7 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Fenced
 from tidegate.kafka_client.client import KafkaClient
 from tidegate.kafka_client.fenced_writer import FencedWriter
-from tidegate_agent import control
+from tidegate_agent import control_reading
 from tidegate_agent.control import ControlLink
 from tidegate_agent.gates import Gate, Partition
 
@@ -91,7 +91,7 @@ def test_a_gate_stays_closed_until_its_holder_has_written_the_new_topic(scene: S
 
 
 def test_a_gate_that_nobody_holds_any_more_opens_after_a_while(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control, "_REBUILT_S", 1.0)
+    monkeypatch.setattr(control_reading, "REBUILT_S", 1.0)
     scene.lose()
     scene.until(lambda: scene.link.known.generation == 2, "the new topic is read")
 
@@ -121,7 +121,7 @@ def test_a_process_that_starts_while_the_topic_is_lost_waits_for_the_holds(scene
 def test_a_process_does_not_wait_for_ever_for_a_topic_that_nobody_writes(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(control, "_REBUILT_S", 1.0)
+    monkeypatch.setattr(control_reading, "REBUILT_S", 1.0)
     scene.delete()
     late = scene.another_link()
     try:
