@@ -67,7 +67,7 @@ class Member(Consumer):
     """A consumer, and what its application has under way. ``taken_off``: what left the client's queue."""
 
     def __init__(self, core: Core, client: TraceClient, unstable: set[Partition], now: float) -> None:
-        super().__init__(client=client)
+        super().__init__(client=client, auto_commit=client.auto_stores)
         self.core, self.unstable, self.now = core, unstable, now
         self.taken_off: dict[Partition, list[int]] = {}
         self._call: tuple[int, dict[Partition, int]] | None = None
