@@ -125,7 +125,7 @@ def patch_for(pod: Pod, injection: Injection, image: AgentImage) -> Patch | PodR
 
 def _bring(pod: Pod, agents: Sequence[Agent], image: AgentImage) -> list[Operation]:
     spec = pod["spec"]
-    volume = {"name": NAME, "emptyDir": {"sizeLimit": "32Mi" if len(agents) == 1 else "48Mi"}}
+    volume = {"name": NAME, "emptyDir": {"sizeLimit": "32Mi"}}
     # Last, since it moves the others; first in the pod, for init containers may be consumers as well (sidecars).
     container = _init_container(pod, agents, image)
     first: Operation = {"op": "add", "path": "/spec/initContainers", "value": [container]}
