@@ -33,6 +33,7 @@ def java_agent(folder: Path = SOURCE) -> Tool:
             shutil.copytree(folder, copied, dirs_exist_ok=True, ignore=shutil.ignore_patterns("target"))
             fetched = Path(copied, "fetched")
             given = [f"-Dcontract.folder={CONTRACT}", "-DincludeScope=runtime", f"-DoutputDirectory={fetched}"]
+            given += ["-DexcludeGroupIds=io.tidegate.agent"]
             mvn = [prerequisites.maven().path, "-B", "-ntp", "-C", "-Dstyle.color=never"]
             jvm = f"-XX:TieredStopAtLevel=1 {os.environ.get('MAVEN_OPTS', '')}".strip()
             command = [*mvn, "-f", str(Path(copied, "pom.xml")), "verify", MAVEN_COPY, *given]
