@@ -163,8 +163,6 @@ class JavaProcess:
         self._lock = threading.Lock()
         self._waiting: dict[int, Future[Any]] = {}
         self._applications: dict[str, JavaApplication] = {}
-        self.told: list[Mapping[str, Any]] = []
-        """All but records and answers."""
 
     def __enter__(self) -> Self:
         inherited = {
@@ -259,13 +257,8 @@ class JavaProcess:
             else:
                 future.set_result(told["answer"])
             return
-        application = self._applications.get(told["m"])
-        if told["e"] == "records" and application is not None:
-            application.given.extend(Given(told["t"], *row) for row in told["r"])
-            return
-        self.told.append(told)
-        if told["e"] == "died" and application is not None:
-            application.errors.append(JavaError(f"{told['text']}\n{self.log}"))
+        if told["e"] != "ready":
+            self._applications[told["m"]].hear(told)
 
 
 class JavaApplication(Application):
@@ -279,6 +272,11 @@ class JavaApplication(Application):
     def __init__(self, process: JavaProcess, job: Job, name: str) -> None:
         super().__init__(job)
         self.process, self.name = process, name
+        self.woken = 0
+        """How many of its polls ended by ``wakeup``."""
+        self.commits_told = 0
+        """How many commits its client has answered."""
+        self.commit_errors: list[str] = []
         self._is_open = False
 
     def start(self) -> None:
@@ -311,6 +309,24 @@ class JavaApplication(Application):
     def call(self, what: str, **arguments: Any) -> Any:
         """A command of ``DrivenConsumer.java``."""
         return self.process.call(self.name, what, **arguments)
+
+    def commit(self, how: str, offsets: Mapping[Partition, int]) -> None:
+        """Once, besides what it does by itself; ``position`` and ``position-async`` take no offsets."""
+        self.call("commit", how=how, offsets=[[*partition, offset] for partition, offset in offsets.items()])
+
+    def hear(self, told: Mapping[str, Any]) -> None:
+        """What the JVM tells of it: ``Out.java``."""
+        match told["e"]:
+            case "records":
+                self.given.extend(Given(told["t"], *row) for row in told["r"])
+            case "committed":
+                self.commits_told += 1
+                if told["error"] is not None:
+                    self.commit_errors.append(told["error"])
+            case "woken":
+                self.woken += 1
+            case "died":
+                self.errors.append(JavaError(f"{told['text']}\n{self.process.log}"))
 
     def _config(self) -> dict[str, Any]:
         classic = {"heartbeat.interval.ms": 200, "session.timeout.ms": 10_000}
@@ -356,9 +372,6 @@ class Consumer:
     def position(self, partition: Partition) -> int:
         [[_, _, offset]] = self._application.call("positions", partitions=_rows([partition]))
         return int(offset)
-
-    def commit(self, how: str, offsets: Mapping[Partition, int]) -> None:
-        self._application.call("commit", how=how, offsets=[[*p, offset] for p, offset in offsets.items()])
 
     def group_metadata(self) -> Metadata:
         return Metadata(self._application.call("member_id"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 
 import pytest
 
@@ -43,8 +43,13 @@ def jvms(control_topic: str) -> Iterator[Jvms]:
 @pytest.fixture
 def scene(kafka: KafkaCluster, make_topic: MakeTopic, unique: Unique, control_topic: str) -> Iterator[Scene]:
     """Two partitions that are written to."""
-    made = Scene(kafka.bootstrap, make_topic(2), unique("java"), control_topic=control_topic)
-    try:
+    with closing(Scene(kafka.bootstrap, make_topic(2), unique("java"), control_topic=control_topic)) as made:
         yield made
-    finally:
-        made.close()
+
+
+@pytest.fixture
+def quiet_scene(kafka: KafkaCluster, make_topic: MakeTopic, unique: Unique, control_topic: str) -> Iterator[Scene]:
+    """Two partitions that nobody writes to, unless the test does."""
+    name = unique("java")
+    with closing(Scene(kafka.bootstrap, make_topic(2), name, writes=False, control_topic=control_topic)) as made:
+        yield made
