@@ -299,6 +299,10 @@ class JavaApplication(Application):
             self._is_open = False
             self.process.call(self.name, "stop")
 
+    @property
+    def log(self) -> str:
+        return self.process.log
+
     def gone(self) -> None:
         """Its process was killed: there is nothing to stop."""
         self._is_open = False
@@ -326,7 +330,7 @@ class JavaApplication(Application):
             case "woken":
                 self.woken += 1
             case "died":
-                self.errors.append(JavaError(f"{told['text']}\n{self.process.log}"))
+                self.errors.append(JavaError(f"{told['text']}\n{self.log}"))
 
     def _config(self) -> dict[str, Any]:
         classic = {"heartbeat.interval.ms": 200, "session.timeout.ms": 10_000}
