@@ -159,6 +159,7 @@ class JavaProcess:
         self._environment = environment
         self._folder = tempfile.TemporaryDirectory(prefix="tidegate-java-")
         self._errors = Path(self._folder.name) / "errors"
+        self._last_words: str | None = None
         self._ids = itertools.count(1)
         self._lock = threading.Lock()
         self._waiting: dict[int, Future[Any]] = {}
@@ -183,6 +184,9 @@ class JavaProcess:
 
     def __exit__(self, *_: object) -> None:
         self.end()
+        self._last_words = self.log
+        for application in self._applications.values():
+            application.gone()
         self._folder.cleanup()
 
     def end(self) -> None:
@@ -211,7 +215,7 @@ class JavaProcess:
     @property
     def log(self) -> str:
         """What it has written to standard error."""
-        return self._errors.read_text(errors="replace")
+        return self._errors.read_text(errors="replace") if self._last_words is None else self._last_words
 
     def application(self, job: Job) -> Application:
         """For `Scene.application`: a consumer in this JVM."""
