@@ -125,7 +125,7 @@ def packaged() -> Path:
             for name in ("relocated", "boot"):
                 shutil.copy(Path(copied, name, "target", f"{name}.jar"), build.folder)
 
-    made_from = [*sources, sums, MAVEN_COPY]
+    made_from: list[Path | str] = [*sources, sums, MAVEN_COPY]
     label = "the packaged Java applications"
     return toolcache().artifact("java-applications", made_from, build, label=label, first_time="10 to 60 s")
 
