@@ -122,6 +122,11 @@ class Application:
         self._asked.put((question, future))
         return future.result(PATIENCE_S)
 
+    @property
+    def log(self) -> str:
+        """What its process has written, where that is another one than the test's."""
+        return ""
+
     def member_id(self) -> str:
         """As its group knows it."""
         found: str = self.ask(lambda consumer: consumer.group_metadata().member_id)
@@ -348,7 +353,9 @@ class Scene:
             assert not broken, broken
             return reached()
 
-        assert eventually(looked, seconds, every=0.01), f"not within {seconds} s: {what}"
+        if not eventually(looked, seconds, every=0.01):
+            logs = dict.fromkeys(application.log for application in self.applications)
+            raise AssertionError("\n".join([f"not within {seconds} s: {what}", *filter(None, logs)]))
 
     # --- gates --------------------------------------------------------------------------------------------------------
 

@@ -125,7 +125,7 @@ def packaged() -> Path:
             for name in ("relocated", "boot"):
                 shutil.copy(Path(copied, name, "target", f"{name}.jar"), build.folder)
 
-    made_from = [*sources, sums, MAVEN_COPY]
+    made_from: list[Path | str] = [*sources, sums, MAVEN_COPY]
     label = "the packaged Java applications"
     return toolcache().artifact("java-applications", made_from, build, label=label, first_time="10 to 60 s")
 
@@ -159,6 +159,7 @@ class JavaProcess:
         self._environment = environment
         self._folder = tempfile.TemporaryDirectory(prefix="tidegate-java-")
         self._errors = Path(self._folder.name) / "errors"
+        self._last_words: str | None = None
         self._ids = itertools.count(1)
         self._lock = threading.Lock()
         self._waiting: dict[int, Future[Any]] = {}
@@ -183,6 +184,9 @@ class JavaProcess:
 
     def __exit__(self, *_: object) -> None:
         self.end()
+        self._last_words = self.log
+        for application in self._applications.values():
+            application.gone()
         self._folder.cleanup()
 
     def end(self) -> None:
@@ -211,7 +215,7 @@ class JavaProcess:
     @property
     def log(self) -> str:
         """What it has written to standard error."""
-        return self._errors.read_text(errors="replace")
+        return self._errors.read_text(errors="replace") if self._last_words is None else self._last_words
 
     def application(self, job: Job) -> Application:
         """For `Scene.application`: a consumer in this JVM."""
@@ -299,6 +303,10 @@ class JavaApplication(Application):
             self._is_open = False
             self.process.call(self.name, "stop")
 
+    @property
+    def log(self) -> str:
+        return self.process.log
+
     def gone(self) -> None:
         """Its process was killed: there is nothing to stop."""
         self._is_open = False
@@ -326,7 +334,7 @@ class JavaApplication(Application):
             case "woken":
                 self.woken += 1
             case "died":
-                self.errors.append(JavaError(f"{told['text']}\n{self.process.log}"))
+                self.errors.append(JavaError(f"{told['text']}\n{self.log}"))
 
     def _config(self) -> dict[str, Any]:
         classic = {"heartbeat.interval.ms": 200, "session.timeout.ms": 10_000}
