@@ -14,7 +14,7 @@ from devstack.toolcache import DEV, MAVEN_COPY, Build, Tool
 
 SOURCE: Final = DEV.parent / "agents" / "java"
 CONTRACT: Final = DEV.parent / "agents" / "contract"
-_SUMS: Final = SOURCE / "core" / "jars.sha256"
+_SUMS: Final = SOURCE / "jars.sha256"
 _VECTORS: Final = (CONTRACT / "vectors.json", CONTRACT / "traces.json")
 _MOST_LINES: Final = 60
 
