@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from datetime import timedelta
 from html import escape
 
+from tidegate.cli.fleet_review import FleetReview
 from tidegate.cli.plan_page_fleet import fleet_body
 from tidegate.cli.plan_page_histogram import histogram
 from tidegate.cli.plan_page_parts import STYLE, approval, foreign, outcome
 from tidegate.cli.plan_page_tables import partitions, samples, topics_table
-from tidegate.cli.review import FleetReview, Review, Total, ago_text, keys_text, records_text, size_text, time_text
+from tidegate.cli.review import Review, Total, ago_text, keys_text, records_text, size_text, time_text
 
 
 def page(review: Review | FleetReview) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from html import escape
 from typing import Final
 
-from tidegate.cli.review import FleetReview, Review
+from tidegate.cli.fleet_review import FleetReview
+from tidegate.cli.review import Review
 
 STYLE: Final = """
 :root{color-scheme:light dark;--bg:#fff;--fg:#1b1f24;--soft:#57606a;--line:#d0d7de;--card:#f6f8fa;--again:#0b5cad;

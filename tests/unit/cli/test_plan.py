@@ -13,16 +13,17 @@ from pathlib import Path
 import pytest
 
 from support.planned_runs import PLANNED, a_fleets_run, a_plan, a_run, sample, some_evidence
+from tidegate.cli.fleet_review import FleetReview, fleet_review
 from tidegate.cli.plan_page import page
 from tidegate.cli.plan_screen import show
 from tidegate.cli.planning import as_json
-from tidegate.cli.review import FleetReview, Review, bytes_text, fleet_review, review
+from tidegate.cli.review import Review, bytes_text, review
 from tidegate.jobs.storage import S3
 from tidegate.printable import visible, visible_bytes
 from tidegate.reset.binding import digest_of
 from tidegate.reset.evidence import Content, Evidence
 from tidegate.reset.model.plan import PartitionPlan, Plan
-from tidegate.reset.model.request import EvidenceSettings, FleetRequest
+from tidegate.reset.model.request import EvidenceSettings, FleetRequest, Waves
 from tidegate.reset.model.result import RunResult
 from tidegate.reset.model.targets import FromBackup, FromFile, FromGroup, Target, ToOffset
 from tidegate.reset.store import Run
@@ -278,6 +279,31 @@ def test_a_fleets_page_has_every_group_and_can_be_read_without_seeing_it() -> No
     ]
     assert "group payments-x has no offsets" in found.text
     assert f"--plan {digest_of(a_fleets_run())}" in found.text
+
+
+def in_waves(waves: Waves) -> Run:
+    run = a_fleets_run()
+    assert run.request.fleet is not None
+    return replace(run, request=replace(run.request, fleet=replace(run.request.fleet, waves=waves)))
+
+
+def test_a_fleet_in_waves_is_shown_wave_by_wave() -> None:
+    run, out = in_waves(Waves(groups=2, pause=timedelta(minutes=5))), io.StringIO()
+    show(reviewed_fleet(run), out)
+    rows = [line.split()[:2] for line in out.getvalue().splitlines() if line.startswith("payments-")]
+
+    # Waves go by the groups' names; in each, whoever moves most is first.
+    assert rows == [["payments-eu", "1"], ["payments-at", "1"], ["payments-us", "2"]]
+    said = "It is rolled out in 2 waves, 5m apart; once a group has failed, no other is begun"
+    assert said in out.getvalue()
+    assert said in Elements(page(reviewed_fleet(run))).text
+    assert as_json("default", run)["waves"] == [["payments-at", "payments-eu"], ["payments-us"]]
+
+
+def test_without_waves_none_are_shown() -> None:
+    assert reviewed_fleet(a_fleets_run()).rollout is None
+    assert as_json("default", a_fleets_run())["waves"] is None
+    assert "wave" not in Elements(page(reviewed_fleet(a_fleets_run()))).text
 
 
 def test_no_group_drives_the_terminal_or_becomes_a_part_of_the_page() -> None:
