@@ -295,29 +295,43 @@ class ConsumerMemberTest {
   }
 
   @Test
-  void aNewPartitionWaitsForTheRuleAndTheOthersDoNot() {
-    ConsumerMember its =
-        member(
-            CoreSettings.of(ScriptedLink.GROUP)
-                .rule(new StartRule(Start.EARLIEST, OptionalLong.empty()))
-                .build());
+  void whereTheClientWouldThrowForANewPartitionItWaitsForTheRule() {
+    ConsumerMember its = member(withRule());
+    client.hasResetRule = false;
     link.isReachable = false;
     assign(its, ORDERS_0);
     client.initializing.add(ORDERS_0);
-    client.initializing.add(ORDERS_1);
-
-    assertTrue(its.resetsPlaced());
-    assertEquals(List.of("begin orders-1 by default: true"), client.done);
     Predicate<Object> all = partition -> true;
+
+    assertTrue(its.mustWait());
     assertFalse(test(its.placed(all), ORDERS_0));
     assertTrue(test(its.placed(all), ORDERS_1));
-    client.beginsByDefault = false;
-    assertFalse(its.resetsPlaced(), "the client tells the application that there is no offset");
+    client.initializing.add(ORDERS_1);
+    assertFalse(its.mustWait(), "of the other one the application has to be told");
     link.isReachable = true;
     link.answer();
     turns(its, 200);
-    assertFalse(its.resetsPlaced(), "its age is not known: as the client is configured");
+    assertFalse(its.mustWait(), "its age is not known: as the client is configured");
     assertSame(all, its.placed(all));
+  }
+
+  @Test
+  void whereTheClientHasARuleItsPositionIsNotWaitedForNorCommitted() {
+    ConsumerMember its = member(withRule());
+    link.isReachable = false;
+    assign(its, ORDERS_0);
+    client.initializing.add(ORDERS_0);
+    Predicate<Object> all = partition -> true;
+
+    assertFalse(its.mustWait());
+    assertSame(all, its.placed(all));
+    assertEquals(Map.of(), its.commitBegins(offsets(ORDERS_0, 77)).offsets());
+  }
+
+  private static CoreSettings withRule() {
+    return CoreSettings.of(ScriptedLink.GROUP)
+        .rule(new StartRule(Start.EARLIEST, OptionalLong.empty()))
+        .build();
   }
 
   @SuppressWarnings("unchecked")

@@ -32,7 +32,7 @@ final class ScriptedClient implements GovernedClient {
   RuntimeException trouble;
 
   Optional<String> member = Optional.of("member-1");
-  boolean beginsByDefault = true;
+  boolean hasResetRule = true;
   boolean isByUser;
   long now;
 
@@ -52,9 +52,8 @@ final class ScriptedClient implements GovernedClient {
   }
 
   @Override
-  public boolean beginByDefault(TopicPartition partition) {
-    done.add("begin " + partition + " by default: " + beginsByDefault);
-    return beginsByDefault;
+  public boolean hasResetRule() {
+    return hasResetRule;
   }
 
   @Override
