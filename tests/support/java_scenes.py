@@ -17,13 +17,13 @@ from support.java_applications import Java, JavaApplication, JavaProcess, Partit
 COOPERATIVE: Final = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
 COMMITS: Final = ("auto", "position", "position-async", "manual", "manual-async", "transaction", "transaction-of-group")
 LISTENERS: Final = (
+    ("record-listener", "manual-immediate"),
+    ("batch-listener", "transaction"),
     ("record-listener", "auto"),
     ("record-listener", "record"),
-    ("record-listener", "manual-immediate"),
     ("record-listener", "transaction"),
     ("batch-listener", "batch"),
     ("batch-listener", "manual"),
-    ("batch-listener", "transaction"),
 )
 """Spring Kafka's, each with a way in which it commits."""
 SOON_S: Final = 15.0
