@@ -28,12 +28,23 @@ def partition_0(consumer: Any) -> list[Any]:
 
 
 def it_stands_still_and_goes_on_where_it_was(scene: Scene, start: Start) -> None:
+    """As `it_goes_on_where_it_was`, and the ack has the id by which its group knows it."""
+    _it_goes_on(scene, start, tells_member=True)
+
+
+def it_goes_on_where_it_was(scene: Scene, start: Start) -> None:
+    """Of an application that does not tell its member's id."""
+    _it_goes_on(scene, start, tells_member=False)
+
+
+def _it_goes_on(scene: Scene, start: Start, *, tells_member: bool) -> None:
     application = start()
     scene.flowing()
     ack = scene.close_gate()
     acked_at = time.monotonic()
     assert ack.offset == scene.offsets()[-1] + 1
-    assert ack.member == application.member_id() != ""
+    assert ack.member != ""
+    assert not tells_member or ack.member == application.member_id()
     for _ in range(3):
         scene.flowing(1)
     scene.is_still(ack, acked_at)

@@ -24,6 +24,7 @@ NEWEST = Java("4.3.1", "consumer")
 CLASSIC = Java("4.3.1", "classic")
 OLDEST = Java("2.8.2", "classic")
 BOOT = Java("3.9.2", packaging=Packaging.BOOT)
+STREAMS = Java("3.9.2", packaging=Packaging.STREAMS)
 BOTH = (NEWEST, OLDEST)
 
 
@@ -147,6 +148,18 @@ def test_only_the_group_that_is_held_stands_still(
 def test_listeners_of_spring_kafka(scene: Scene, jvms: Jvms, style: str, commit: str) -> None:
     start = partial(scene.application, jvms(BOOT).application, style=style, commit=commit)
     java_scenes.a_listener_is_paused_and_reset(scene, start)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("commit", ["auto", "transaction"])
+@pytest.mark.parametrize(
+    "play",
+    [gate_scenes.it_goes_on_where_it_was, gate_scenes.after_a_reset_it_goes_on_at_the_target],
+    ids=named,
+)
+def test_topologies_of_kafka_streams(scene: Scene, jvms: Jvms, play: gate_scenes.Play, commit: str) -> None:
+    """Without state; they commit by themselves, every 0.3 s or in transactions."""
+    play(scene, partial(scene.application, jvms(STREAMS).application, style="streams-listener", commit=commit))
 
 
 @pytest.mark.parametrize(
