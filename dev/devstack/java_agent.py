@@ -14,7 +14,7 @@ from devstack.toolcache import DEV, MAVEN_COPY, Build, Tool
 
 SOURCE: Final = DEV.parent / "agents" / "java"
 CONTRACT: Final = DEV.parent / "agents" / "contract"
-_SUMS: Final = SOURCE / "core" / "jars.sha256"
+_SUMS: Final = SOURCE / "jars.sha256"
 _VECTORS: Final = (CONTRACT / "vectors.json", CONTRACT / "traces.json")
 _MOST_LINES: Final = 60
 
@@ -35,6 +35,7 @@ def java_agent(folder: Path = SOURCE) -> Tool:
             shutil.copytree(folder, copied, dirs_exist_ok=True, ignore=shutil.ignore_patterns("target"))
             fetched = Path(copied, "fetched")
             given = [f"-Dcontract.folder={CONTRACT}", "-DincludeScope=runtime", f"-DoutputDirectory={fetched}"]
+            given += ["-DexcludeGroupIds=io.tidegate.agent"]
             mvn = [prerequisites.maven().path, "-B", "-ntp", "-C", "-Dstyle.color=never"]
             jvm = f"-XX:TieredStopAtLevel=1 {os.environ.get('MAVEN_OPTS', '')}".strip()
             command = [*mvn, "-f", str(Path(copied, "pom.xml")), "verify", MAVEN_COPY, *given]
