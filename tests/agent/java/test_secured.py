@@ -11,7 +11,6 @@ import pytest
 from confluent_kafka.admin import AclOperation, AdminClient, ResourceType
 
 from devstack import KafkaCluster
-from devstack.java_agent import has_agent
 from devstack.kafka_security import KafkaSecurity
 from devstack.processes import eventually
 from support.acls import allow
@@ -19,8 +18,6 @@ from support.gated_applications import Scene
 from support.java_applications import Java, JavaProcess, agent_environment
 from support.java_scenes import start_in
 from support.stack_fixtures import Unique, topics_of
-
-pytestmark = pytest.mark.skipif(not has_agent(), reason="the Java agent's jar is still to be written")
 
 READ, WRITE, DESCRIBE = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE
 OLDEST, NEWEST = Java("2.8.2"), Java("4.3.1", "consumer")
