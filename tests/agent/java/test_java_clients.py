@@ -88,12 +88,11 @@ def test_however_it_commits(scene: Scene, jvms: Jvms, java: Java, commit: str, p
 @pytest.mark.parametrize(
     ("java", "how"),
     first_by_day(
-        (OLDEST, "manual"),
         (OLDEST, "transaction-of-group"),
         (NEWEST, "transaction"),
-        (NEWEST, "position-async"),
+        (NEWEST, "manual"),
         *((java, how) for java in BOTH for how in java_scenes.commits_of(java) if how != "auto"),
-        days=4,
+        days=3,
     ),
     ids=named,
 )
@@ -108,6 +107,7 @@ def test_commits_of_a_paused_partition_change_nothing(scene: Scene, jvms: Jvms, 
         java_scenes.a_batch_in_hand_is_waited_for,
         java_scenes.it_is_woken_while_it_is_paused,
         gate_scenes.a_limit_is_where_it_closes,
+        days=2,
     ),
     ids=named,
 )
@@ -133,7 +133,8 @@ def test_a_long_poll_delays_neither_the_ack_nor_the_release(quiet_scene: Scene, 
     java_scenes.a_long_poll_delays_neither_the_ack_nor_the_release(quiet_scene, start)
 
 
-@pytest.mark.parametrize("java", first_by_day((NEWEST,), (OLDEST,)), ids=named)
+@pytest.mark.nightly
+@pytest.mark.parametrize("java", BOTH, ids=named)
 def test_only_the_group_that_is_held_stands_still(
     scene: Scene, jvms: Jvms, java: Java, unique: Unique, control_topic: str
 ) -> None:
@@ -144,7 +145,7 @@ def test_only_the_group_that_is_held_stands_still(
         java_scenes.only_the_group_that_is_held_stands_still(scene, other, start, start_other)
 
 
-@pytest.mark.parametrize(("style", "commit"), first_by_day(*java_scenes.LISTENERS, days=2))
+@pytest.mark.parametrize(("style", "commit"), first_by_day(*java_scenes.LISTENERS, days=1))
 def test_listeners_of_spring_kafka(scene: Scene, jvms: Jvms, style: str, commit: str) -> None:
     start = partial(scene.application, jvms(BOOT).application, style=style, commit=commit)
     java_scenes.a_listener_is_paused_and_reset(scene, start)
@@ -175,7 +176,8 @@ def test_one_that_is_killed(scene: Scene, control_topic: str, java: Java, play: 
     play(scene, lambda: JavaProcess(java, agent_environment(control_topic)))
 
 
-@pytest.mark.parametrize("java", first_by_day((OLDEST,), (NEWEST,)), ids=named)
+@pytest.mark.nightly
+@pytest.mark.parametrize("java", BOTH, ids=named)
 def test_a_control_topic_that_is_lost_opens_no_gate(
     kafka: KafkaCluster, make_topic: MakeTopic, unique: Unique, java: Java
 ) -> None:
