@@ -47,11 +47,6 @@ def java_agent(folder: Path = SOURCE) -> Tool:
     return Tool("java-agent", "the Java agent, with its tests", "Maven", (15, 60), made_from, build)
 
 
-def has_agent() -> bool:
-    """Whether these sources have what a JVM can load; without, what needs it is left out."""
-    return (SOURCE / "agent" / "pom.xml").is_file()
-
-
 def agent_jar() -> Path:
     """The jar for ``-javaagent``. Raises `StackError` where there is none."""
     folder = java_agent().folder()

@@ -42,6 +42,7 @@ from tidegate_agent.own_clients import connection_settings
 from tidegate_agent.settings import Settings
 
 PATIENCE_S: Final = 90.0
+TELLING_S: Final = 10.0
 _POLL_MS: Final = 500
 _WRITE_EACH_S: Final = 0.02
 
@@ -392,6 +393,14 @@ class Scene:
         """Nothing of the partition was given or committed since it was acked, while the others went on."""
         assert self.offsets(partition, since) == []
         assert self.committed(partition) == (ack.offset if ack.offset >= 0 else None)
+
+    def delivered_up_to(self, ack: Ack, partition: int = 0) -> None:
+        """What was given of the partition is what was acked; another process may tell it a little later."""
+        self.until(
+            lambda: self.offsets(partition)[-1:] == [ack.offset - 1],
+            f"partition {partition} was given up to {ack.offset}",
+            TELLING_S,
+        )
 
     # --- offsets ------------------------------------------------------------------------------------------------------
 

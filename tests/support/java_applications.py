@@ -45,6 +45,8 @@ class Packaging(StrEnum):
     """One jar, in which the client's packages have other names."""
     BOOT = "boot"
     """An executable jar of Spring Boot, which has class loaders of its own."""
+    STREAMS = "streams"
+    """One jar with Kafka Streams inside, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,8 @@ class Java:
                 classes = ["-cp", f"{driven_classes()}:{kafka_client(self.client).folder()}/*", _MAIN]
             case Packaging.RELOCATED:
                 classes = ["-cp", str(packaged() / "relocated.jar"), _MAIN]
+            case Packaging.STREAMS:
+                classes = ["-cp", str(packaged() / "streams.jar"), "streams.StreamsApplication"]
             case Packaging.BOOT:
                 classes = ["-jar", str(packaged() / "boot.jar")]
             case _:
@@ -109,7 +113,7 @@ def driven_classes() -> Path:
 
 
 def packaged() -> Path:
-    """The folder of ``relocated.jar`` and ``boot.jar``. Raises devstack's errors."""
+    """The folder of ``relocated.jar``, ``boot.jar`` and ``streams.jar``. Raises devstack's errors."""
     sums = APPLICATIONS / "jars.sha256"
     sources = sorted(path for path in APPLICATIONS.rglob("*") if path.suffix in (".java", ".xml"))
 
@@ -122,7 +126,7 @@ def packaged() -> Path:
             mvn = [prerequisites.maven().path, "-q", "-B", "-ntp", "-C", "-Dstyle.color=never", "-f", copied]
             build.run([*mvn, "package", MAVEN_COPY, *given])
             verify_jars(fetched, sums)
-            for name in ("relocated", "boot"):
+            for name in ("relocated", "boot", "streams"):
                 shutil.copy(Path(copied, name, "target", f"{name}.jar"), build.folder)
 
     made_from: list[Path | str] = [*sources, sums, MAVEN_COPY]
@@ -268,9 +272,9 @@ class JavaProcess:
 class JavaApplication(Application):
     """One consumer in a JVM.
 
-    Styles: ``batch`` (``poll(Duration)``), ``number`` (``poll(long)``); under Spring Boot ``record-listener`` and
-    ``batch-listener`` as well. How it commits: ``Committing.java``, ``ListenerContainer.java``. ``config`` has the
-    client's own settings, and takes precedence.
+    Styles: ``batch`` (``poll(Duration)``), ``number`` (``poll(long)``); under Spring Boot also ``record-listener`` and
+    ``batch-listener``, with Kafka Streams ``streams-listener``. How it commits: ``Committing.java``,
+    ``ListenerContainer.java``. ``config`` has the client's own settings, and takes precedence.
     """
 
     def __init__(self, process: JavaProcess, job: Job, name: str) -> None:

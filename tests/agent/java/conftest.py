@@ -8,7 +8,6 @@ from contextlib import ExitStack, closing
 import pytest
 
 from devstack import KafkaCluster
-from devstack.java_agent import has_agent
 from support.gated_applications import Scene
 from support.java_applications import Java, JavaProcess, agent_environment
 from support.needs import starts
@@ -27,8 +26,6 @@ def control_topic() -> str:
 @starts("kafka")
 def jvms(control_topic: str) -> Iterator[Jvms]:
     """With the agent; started when they are first asked for, and kept for the module's other tests."""
-    if not has_agent():
-        pytest.skip("the Java agent's jar is still to be written")
     with ExitStack() as stack:
         kept: dict[Java, JavaProcess] = {}
 

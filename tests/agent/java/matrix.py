@@ -11,6 +11,7 @@ from support.java_applications import Java, Packaging
 
 JDKS: Final = (11, 17, 21)
 PROTOCOLS: Final = ("classic", "consumer")
+PACKAGINGS: Final = (Packaging.PLAIN, Packaging.RELOCATED, Packaging.BOOT)
 
 Pair = tuple[tuple[str, object], tuple[str, object]]
 
@@ -21,7 +22,7 @@ def everything() -> list[Java]:
 
 
 def _possible() -> Iterator[Java]:
-    for client, protocol, packaging, jdk in product(CLIENT_VERSIONS, PROTOCOLS, Packaging, JDKS):
+    for client, protocol, packaging, jdk in product(CLIENT_VERSIONS, PROTOCOLS, PACKAGINGS, JDKS):
         try:
             yield Java(client, protocol, packaging, jdk)
         except ValueError:  # says why there is no such thing

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import closing
 from functools import partial
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -22,7 +24,25 @@ NEWEST = Java("4.3.1", "consumer")
 CLASSIC = Java("4.3.1", "classic")
 OLDEST = Java("2.8.2", "classic")
 BOOT = Java("3.9.2", packaging=Packaging.BOOT)
+STREAMS = Java("3.9.2", packaging=Packaging.STREAMS)
 BOTH = (NEWEST, OLDEST)
+
+
+def first_by_day(*values: Any, days: int = 1) -> list[Any]:
+    """As parameters; only the first ones are tried outside the nightly run, which takes them all."""
+    once = dict.fromkeys(values)
+    return [pytest.param(*v, marks=() if number < days else pytest.mark.nightly) for number, v in enumerate(once)]
+
+
+def of_both(*plays: Callable[..., None], days: int | None = None) -> list[Any]:
+    """Each with both clients: by day the newest one, in the first plays (absent: all)."""
+    newest = [(NEWEST, play) for play in plays]
+    return first_by_day(*newest, *((OLDEST, play) for play in plays), days=len(plays) if days is None else days)
+
+
+def named(value: Any) -> str:
+    """The test's name has a scene's name, and a Java's words."""
+    return str(getattr(value, "__name__", value))
 
 
 def test_without_the_agent_a_gate_is_not_obeyed(scene: Scene) -> None:
@@ -38,47 +58,64 @@ def test_without_the_agent_a_gate_is_not_obeyed(scene: Scene) -> None:
         application.stop()
 
 
-@pytest.mark.parametrize("java", BOTH, ids=str)
-@pytest.mark.parametrize("play", gate_scenes.AT_ANY, ids=lambda play: play.__name__)
+@pytest.mark.parametrize(("java", "play"), of_both(*gate_scenes.AT_ANY), ids=named)
 def test_gates_are_obeyed(scene: Scene, jvms: Jvms, java: Java, play: gate_scenes.Play) -> None:
     play(scene, partial(scene.application, jvms(java).application))
 
 
 @pytest.mark.parametrize(
-    ("java", "commit"), [(java, how) for java in BOTH for how in java_scenes.commits_of(java)], ids=str
-)
-@pytest.mark.parametrize(
-    "play",
-    [gate_scenes.it_stands_still_and_goes_on_where_it_was, gate_scenes.after_a_reset_it_goes_on_at_the_target],
-    ids=lambda play: play.__name__,
+    ("java", "commit", "play"),
+    first_by_day(
+        (NEWEST, "auto", gate_scenes.it_stands_still_and_goes_on_where_it_was),
+        (OLDEST, "position", gate_scenes.after_a_reset_it_goes_on_at_the_target),
+        *(
+            (java, how, play)
+            for java in BOTH
+            for how in java_scenes.commits_of(java)
+            for play in (
+                gate_scenes.it_stands_still_and_goes_on_where_it_was,
+                gate_scenes.after_a_reset_it_goes_on_at_the_target,
+            )
+        ),
+        days=2,
+    ),
+    ids=named,
 )
 def test_however_it_commits(scene: Scene, jvms: Jvms, java: Java, commit: str, play: gate_scenes.Play) -> None:
     play(scene, partial(scene.application, jvms(java).application, commit=commit))
 
 
 @pytest.mark.parametrize(
-    ("java", "how"), [(java, how) for java in BOTH for how in java_scenes.commits_of(java) if how != "auto"], ids=str
+    ("java", "how"),
+    first_by_day(
+        (OLDEST, "transaction-of-group"),
+        (NEWEST, "transaction"),
+        (NEWEST, "manual"),
+        *((java, how) for java in BOTH for how in java_scenes.commits_of(java) if how != "auto"),
+        days=3,
+    ),
+    ids=named,
 )
 def test_commits_of_a_paused_partition_change_nothing(scene: Scene, jvms: Jvms, java: Java, how: str) -> None:
     start = partial(scene.application, jvms(java).application)
     java_scenes.its_commits_of_a_paused_partition_change_nothing(scene, start, how)
 
 
-@pytest.mark.parametrize("java", BOTH, ids=str)
 @pytest.mark.parametrize(
-    "play",
-    [
-        gate_scenes.a_limit_is_where_it_closes,
-        java_scenes.it_is_woken_while_it_is_paused,
+    ("java", "play"),
+    of_both(
         java_scenes.a_batch_in_hand_is_waited_for,
-    ],
-    ids=lambda play: play.__name__,
+        java_scenes.it_is_woken_while_it_is_paused,
+        gate_scenes.a_limit_is_where_it_closes,
+        days=2,
+    ),
+    ids=named,
 )
 def test_what_it_does_meanwhile(scene: Scene, jvms: Jvms, java: Java, play: gate_scenes.Play) -> None:
     play(scene, partial(scene.application, jvms(java).application))
 
 
-@pytest.mark.parametrize("java", [CLASSIC, OLDEST], ids=str)
+@pytest.mark.parametrize("java", first_by_day((OLDEST,), (CLASSIC,)), ids=named)
 def test_a_cooperative_rebalance(scene: Scene, jvms: Jvms, java: Java) -> None:
     config = {"partition.assignment.strategy": java.class_name(java_scenes.COOPERATIVE)}
     start = partial(scene.application, jvms(java).application, config=config)
@@ -90,13 +127,14 @@ def test_records_polled_by_a_number_of_milliseconds(scene: Scene, jvms: Jvms) ->
     gate_scenes.after_a_reset_it_goes_on_at_the_target(scene, start)
 
 
-@pytest.mark.parametrize("java", BOTH, ids=str)
+@pytest.mark.parametrize("java", first_by_day((NEWEST,), (OLDEST,)), ids=named)
 def test_a_long_poll_delays_neither_the_ack_nor_the_release(quiet_scene: Scene, jvms: Jvms, java: Java) -> None:
     start = partial(quiet_scene.application, jvms(java).application)
     java_scenes.a_long_poll_delays_neither_the_ack_nor_the_release(quiet_scene, start)
 
 
-@pytest.mark.parametrize("java", BOTH, ids=str)
+@pytest.mark.nightly
+@pytest.mark.parametrize("java", BOTH, ids=named)
 def test_only_the_group_that_is_held_stands_still(
     scene: Scene, jvms: Jvms, java: Java, unique: Unique, control_topic: str
 ) -> None:
@@ -107,26 +145,39 @@ def test_only_the_group_that_is_held_stands_still(
         java_scenes.only_the_group_that_is_held_stands_still(scene, other, start, start_other)
 
 
-@pytest.mark.parametrize(("style", "commit"), java_scenes.LISTENERS)
+@pytest.mark.parametrize(("style", "commit"), first_by_day(*java_scenes.LISTENERS, days=1))
 def test_listeners_of_spring_kafka(scene: Scene, jvms: Jvms, style: str, commit: str) -> None:
     start = partial(scene.application, jvms(BOOT).application, style=style, commit=commit)
     java_scenes.a_listener_is_paused_and_reset(scene, start)
 
 
-@pytest.mark.parametrize("java", BOTH, ids=str)
+@pytest.mark.nightly
+@pytest.mark.parametrize("commit", ["auto", "transaction"])
 @pytest.mark.parametrize(
     "play",
-    [
+    [gate_scenes.it_goes_on_where_it_was, gate_scenes.after_a_reset_it_goes_on_at_the_target],
+    ids=named,
+)
+def test_topologies_of_kafka_streams(scene: Scene, jvms: Jvms, play: gate_scenes.Play, commit: str) -> None:
+    """Without state; they commit by themselves, every 0.3 s or in transactions."""
+    play(scene, partial(scene.application, jvms(STREAMS).application, style="streams-listener", commit=commit))
+
+
+@pytest.mark.parametrize(
+    ("java", "play"),
+    of_both(
         java_scenes.one_that_dies_while_it_drains_leaves_the_gate_to_the_next,
         java_scenes.one_that_dies_while_it_opens_is_followed_by_one_that_begins_at_the_target,
-    ],
-    ids=lambda play: play.__name__,
+        days=1,
+    ),
+    ids=named,
 )
 def test_one_that_is_killed(scene: Scene, control_topic: str, java: Java, play: java_scenes.KilledPlay) -> None:
     play(scene, lambda: JavaProcess(java, agent_environment(control_topic)))
 
 
-@pytest.mark.parametrize("java", BOTH, ids=str)
+@pytest.mark.nightly
+@pytest.mark.parametrize("java", BOTH, ids=named)
 def test_a_control_topic_that_is_lost_opens_no_gate(
     kafka: KafkaCluster, make_topic: MakeTopic, unique: Unique, java: Java
 ) -> None:

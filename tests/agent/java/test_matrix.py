@@ -9,7 +9,6 @@ import pytest
 
 from agent.java.matrix import everything, pairs, pairwise
 from devstack import KafkaCluster
-from devstack.java_agent import has_agent
 from support import gate_scenes, java_scenes
 from support.gated_applications import Scene
 from support.java_applications import Java, JavaProcess, agent_environment
@@ -21,7 +20,6 @@ RUNS = 3
 
 
 @pytest.mark.nightly
-@pytest.mark.skipif(not has_agent(), reason="the Java agent's jar is still to be written")
 @pytest.mark.parametrize("run", range(RUNS))
 @pytest.mark.parametrize("java", pairwise(everything()), ids=str)
 def test_it_is_paused_reset_killed_and_rebalanced(

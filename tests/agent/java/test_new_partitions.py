@@ -8,7 +8,6 @@ from contextlib import ExitStack
 import pytest
 
 from devstack import KafkaCluster
-from devstack.java_agent import has_agent
 from support.gated_applications import Application, Job
 from support.java_applications import Java, JavaProcess, agent_environment
 from support.new_partitions import ADDED, COMMITTED, EARLIER, INITIAL, MAX_AGE_MS, NEW, OLD, Given, live_through
@@ -50,8 +49,6 @@ class JavaReader:
 @pytest.fixture(scope="module")
 def given(kafka: KafkaCluster) -> Iterator[Given]:
     """Once each has something of every partition it has."""
-    if not has_agent():
-        pytest.skip("the Java agent's jar is still to be written")
     with ExitStack() as stack:
         environment = agent_environment(Settings().control_topic)
         jvms = {java: stack.enter_context(JavaProcess(java, environment)) for java in CLIENTS.values()}

@@ -5,13 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AclOperation, AdminClient, ResourceType
 
 from devstack import KafkaCluster
-from devstack.java_agent import has_agent
 from devstack.kafka_security import KafkaSecurity
 from devstack.processes import eventually
 from support.acls import allow
@@ -20,14 +18,12 @@ from support.java_applications import Java, JavaProcess, agent_environment
 from support.java_scenes import start_in
 from support.stack_fixtures import Unique, topics_of
 
-pytestmark = pytest.mark.skipif(not has_agent(), reason="the Java agent's jar is still to be written")
-
 READ, WRITE, DESCRIBE = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE
 OLDEST, NEWEST = Java("2.8.2"), Java("4.3.1", "consumer")
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
-def by_password(security: KafkaSecurity, _: Path) -> dict[str, str]:
+def by_password(security: KafkaSecurity) -> dict[str, str]:
     return {
         "bootstrap.servers": security.sasl_ssl_bootstrap,
         "security.protocol": "SASL_SSL",
@@ -38,16 +34,15 @@ def by_password(security: KafkaSecurity, _: Path) -> dict[str, str]:
     }
 
 
-def by_certificate(security: KafkaSecurity, folder: Path) -> dict[str, str]:
-    keys = folder / "client.pem"
-    keys.write_bytes(security.client.key.read_bytes() + security.client.certificate.read_bytes())
+def by_certificate(security: KafkaSecurity) -> dict[str, str]:
     return {
         "bootstrap.servers": security.ssl_bootstrap,
         "security.protocol": "SSL",
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": str(security.ca),
         "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": str(keys),
+        "ssl.keystore.certificate.chain": security.client.certificate.read_text(),
+        "ssl.keystore.key": security.client.key.read_text(),
     }
 
 
@@ -70,16 +65,17 @@ def let_agent_in(scene: Scene) -> None:
     allow(AdminClient({"bootstrap.servers": scene.bootstrap}), *rights)
 
 
-@pytest.mark.parametrize(("java", "way"), [(OLDEST, by_certificate), (NEWEST, by_password)])
+@pytest.mark.parametrize(
+    ("java", "way"), [(NEWEST, by_password), pytest.param(OLDEST, by_certificate, marks=pytest.mark.nightly)]
+)
 def test_the_agents_clients_come_as_the_application_does_and_tell_no_password(
     scene: Scene,
     kafka_secure: KafkaCluster,
-    tmp_path: Path,
     java: Java,
-    way: Callable[[KafkaSecurity, Path], dict[str, str]],
+    way: Callable[[KafkaSecurity], dict[str, str]],
 ) -> None:
     let_agent_in(scene)
-    config = way(kafka_secure.security, tmp_path)
+    config = way(kafka_secure.security)
     environment = {**agent_environment(scene.settings.control_topic), "TIDEGATE_LOG": "DEBUG"}
     with JavaProcess(java, environment) as jvm:
         application = start_in(scene, jvm, config=config)
@@ -95,14 +91,14 @@ def test_the_agents_clients_come_as_the_application_does_and_tell_no_password(
         application.stop()
         log = jvm.log
     assert scene.offsets(0, released_at)[0] == 3
-    assert kafka_secure.security.password not in log
+    secrets = [kafka_secure.security.password, *kafka_secure.security.client.key.read_text().splitlines()[1:-1]]
+    assert not [secret for secret in secrets if secret in log]
     assert "paused" in log, "it tells what it does"
 
 
-def test_a_control_topic_that_cannot_be_read_is_waited_for(
-    scene: Scene, kafka_secure: KafkaCluster, tmp_path: Path
-) -> None:
-    config = by_password(kafka_secure.security, tmp_path)
+@pytest.mark.nightly
+def test_a_control_topic_that_cannot_be_read_is_waited_for(scene: Scene, kafka_secure: KafkaCluster) -> None:
+    config = by_password(kafka_secure.security)
     control_topic = scene.settings.control_topic
     with JavaProcess(OLDEST, agent_environment(control_topic)) as jvm:
         application = start_in(scene, jvm, config=config)
@@ -117,10 +113,11 @@ def test_a_control_topic_that_cannot_be_read_is_waited_for(
     assert len(lines) == 1, "\n".join(lines)
 
 
+@pytest.mark.nightly
 def test_where_it_is_to_be_open_an_unreadable_control_topic_holds_nothing_up_for_long(
-    scene: Scene, kafka_secure: KafkaCluster, tmp_path: Path
+    scene: Scene, kafka_secure: KafkaCluster
 ) -> None:
-    config = by_password(kafka_secure.security, tmp_path)
+    config = by_password(kafka_secure.security)
     on_unreachable = {"TIDEGATE_ON_UNREACHABLE": "open", "TIDEGATE_UNREACHABLE_AFTER_S": "1.5"}
     environment = {**agent_environment(scene.settings.control_topic), **on_unreachable}
     with JavaProcess(OLDEST, environment) as jvm:

@@ -27,8 +27,8 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
  * <p>Its commands: {@code pause} and {@code resume} ({@code partitions}), {@code seek} ({@code offsets}), {@code commit}
  * ({@code how}, {@code offsets}), {@code assignment}, {@code paused}, {@code positions} ({@code partitions}), {@code
  * member_id}, {@code subscribe} ({@code topics}) and {@code unsubscribe} are carried out between two polls; {@code
- * wakeup}, {@code keep} and {@code let_go} at once. From {@code keep} on the next batch stays in hand, worked on and
- * not committed, until {@code let_go}.
+ * wakeup}, {@code keep}, {@code in_hand} and {@code let_go} at once. From {@code keep} on the next batch stays in hand,
+ * worked on and not committed, until {@code let_go}; {@code in_hand} says whether there is one.
  */
 public final class DrivenConsumer implements Member, Runnable, ConsumerRebalanceListener {
   private static final long CLOSE_SECONDS = 40;
@@ -40,6 +40,7 @@ public final class DrivenConsumer implements Member, Runnable, ConsumerRebalance
   private final ConcurrentLinkedQueue<FutureTask<Object>> asked = new ConcurrentLinkedQueue<>();
   private final CountDownLatch stopping = new CountDownLatch(1);
   private volatile CountDownLatch kept;
+  private volatile boolean inHand;
   private volatile KafkaConsumer<byte[], byte[]> consumer;
   private volatile boolean polling;
   private Committing committing;
@@ -67,6 +68,8 @@ public final class DrivenConsumer implements Member, Runnable, ConsumerRebalance
       case "keep":
         kept = new CountDownLatch(1);
         return null;
+      case "in_hand":
+        return inHand;
       case "let_go":
         CountDownLatch latch = kept;
         kept = null;
@@ -149,7 +152,9 @@ public final class DrivenConsumer implements Member, Runnable, ConsumerRebalance
     stopping.await(job.workMillis, TimeUnit.MILLISECONDS);
     CountDownLatch latch = kept;
     if (latch != null) {
+      inHand = true;
       latch.await();
+      inHand = false;
     }
   }
 

@@ -288,6 +288,19 @@ final class ControlState {
     }
   }
 
+  /**
+   * The topic may not be read: what there seems to be no more of, as in one without records, is not
+   * read to its end.
+   */
+  void refuse(Reading which) {
+    lock.lock();
+    try {
+      isAtEnd = isAtEnd && reading != which;
+    } finally {
+      lock.unlock();
+    }
+  }
+
   /** Whether there is more to be read before questions are answered. */
   boolean isBehind() {
     lock.lock();
