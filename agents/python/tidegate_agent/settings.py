@@ -151,7 +151,7 @@ def _seconds(environ: Mapping[str, str], name: str, default: float) -> float:
     if not text:
         return default
     try:
-        value = float(text)
+        value = float(text) if "_" not in text else -1.0
     except ValueError:
         value = -1.0
     if not 0 <= value < 1e9:
