@@ -374,7 +374,7 @@ final class ControlState {
       listener.run();
     } catch (RuntimeException failed) {
       // The others, and the topic, are none the worse for it.
-      troubles.say("listeners", "a consumer could not be told of its gates: " + failed.getClass());
+      troubles.say("listeners", "a consumer could not be told of its gates: " + Reason.of(failed));
     }
   }
 
