@@ -262,7 +262,7 @@ final class ControlState {
     }
   }
 
-  /** It failed, or missed something: read the same topic from its start. */
+  /** Something was missed: read the same topic from its start. */
   void again(Reading which) {
     lock.lock();
     try {
