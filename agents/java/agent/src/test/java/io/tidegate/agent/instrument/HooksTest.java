@@ -57,7 +57,7 @@ class HooksTest {
     expected.put("SubscriptionState.unsubscribe()", List.of("reassigned"));
     expected.put(
         "SubscriptionState.resetInitializingPositions(" + (isFour ? "Predicate)" : ")"),
-        List.of(isFour ? "placed" : "resetsPlaced"));
+        List.of(isFour ? "placed" : "mustWait"));
     expected.put(
         "ConsumerCoordinator.sendOffsetCommitRequest(Map)", List.of("commitBegins", "sent"));
     expected.put(

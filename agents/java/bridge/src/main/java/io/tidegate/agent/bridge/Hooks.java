@@ -50,12 +50,12 @@ public final class Hooks {
     }
   }
 
-  /** See {@link Member#resetsPlaced}. */
-  public static boolean resetsPlaced(Member member) {
+  /** See {@link Member#mustWait}. */
+  public static boolean mustWait(Member member) {
     try {
-      return member.resetsPlaced();
+      return member.mustWait();
     } catch (Throwable trouble) {
-      Troubles.tell("resetsPlaced", trouble);
+      Troubles.tell("mustWait", trouble);
       return false;
     }
   }

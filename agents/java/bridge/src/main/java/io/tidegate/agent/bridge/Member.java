@@ -33,11 +33,8 @@ public interface Member {
    */
   Predicate<?> placed(Predicate<?> included);
 
-  /**
-   * The same where the client resets all: whether it must not, for some have to wait, and the
-   * member has reset the others.
-   */
-  boolean resetsPlaced();
+  /** The same where the client resets all or none: whether it must not. */
+  boolean mustWait();
 
   /** The application polls; null: there is nothing to be done around this poll. */
   PollCall pollBegins(Duration timeout);

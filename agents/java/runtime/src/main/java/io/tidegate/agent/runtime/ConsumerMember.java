@@ -6,7 +6,6 @@ import io.tidegate.agent.bridge.PollCall;
 import java.time.Duration;
 import java.util.Collection;
 import java.util.Collections;
-import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -64,31 +63,31 @@ final class ConsumerMember implements Member {
     gatekeeper.hasNews();
   }
 
-  @Override
-  @SuppressWarnings("unchecked")
-  public Predicate<?> placed(Predicate<?> included) {
-    Set<TopicPartition> unplaced = gate.unplaced();
-    if (unplaced.isEmpty()) {
-      return included;
-    }
-    Predicate<Object> those = (Predicate<Object>) included;
-    return partition -> !unplaced.contains(partition) && those.test(partition);
+  /**
+   * Those for which the client would throw, having no rule of its own, before it is decided where
+   * they begin. Where it has one they get a position by that, which is not where they begin: an
+   * application may ask for positions as soon as it has partitions, and would wait for long.
+   */
+  private Set<TopicPartition> waiting() {
+    return client.hasResetRule() ? Collections.emptySet() : gate.unplaced();
   }
 
   @Override
-  public boolean resetsPlaced() {
-    Set<TopicPartition> unplaced = gate.unplaced();
-    if (unplaced.isEmpty()) {
-      return false;
+  @SuppressWarnings("unchecked")
+  public Predicate<?> placed(Predicate<?> included) {
+    Set<TopicPartition> waiting = waiting();
+    if (waiting.isEmpty()) {
+      return included;
     }
-    Set<TopicPartition> initializing = client.initializing();
-    if (Collections.disjoint(unplaced, initializing)) {
-      return false;
-    }
-    Set<TopicPartition> placed = new HashSet<>(initializing);
-    placed.removeAll(unplaced);
-    // Without a rule of its own the client tells the application of those that have no offset.
-    return placed.stream().allMatch(client::beginByDefault);
+    Predicate<Object> those = (Predicate<Object>) included;
+    return partition -> !waiting.contains(partition) && those.test(partition);
+  }
+
+  @Override
+  public boolean mustWait() {
+    Set<TopicPartition> waiting = waiting();
+    // Of one that does not wait the client tells the application that it has no offset.
+    return !waiting.isEmpty() && waiting.containsAll(client.initializing());
   }
 
   @Override

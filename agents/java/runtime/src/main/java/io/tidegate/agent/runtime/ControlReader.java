@@ -40,9 +40,6 @@ final class ControlReader {
       Consumer<byte[], byte[]> consumer = clients.reader();
       try {
         read(consumer, reading);
-      } catch (RuntimeException failed) {
-        state.again(reading);
-        throw failed;
       } finally {
         Thread.interrupted();
         consumer.close();
@@ -57,16 +54,21 @@ final class ControlReader {
     state.begin(reading);
     state.take(reading, Collections.emptyList(), 0);
     boolean hasNews = true;
+    boolean isRefused = false;
     while (state.isWanted(reading)) {
       try {
-        Duration patience = hasNews || state.isBehind() ? SHORT_POLL : POLL;
-        ConsumerRecords<byte[], byte[]> records = consumer.poll(patience);
+        // After a refusal only a long one that brings none shows that the topic may be read now.
+        boolean isShort = !isRefused && (hasNews || state.isBehind());
+        ConsumerRecords<byte[], byte[]> records = consumer.poll(isShort ? SHORT_POLL : POLL);
+        isRefused = false;
         hasNews = !records.isEmpty();
         state.take(reading, records, position(consumer));
       } catch (InvalidOffsetException missed) {
         state.again(reading);
         state.doubt();
       } catch (AuthorizationException | AuthenticationException refused) {
+        isRefused = true;
+        state.refuse(reading);
         // Looking at the topic takes a smaller right: the keeper may not notice.
         troubles.say(
             "reach", "cannot read control topic " + partition.topic() + ": " + Reason.of(refused));

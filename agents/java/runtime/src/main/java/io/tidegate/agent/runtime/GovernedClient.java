@@ -23,8 +23,8 @@ interface GovernedClient {
   /** Of these, those that have no position yet. On any thread. */
   Set<TopicPartition> initializing();
 
-  /** Have this one begin where the client's own rule says; false: it has none. On any thread. */
-  boolean beginByDefault(TopicPartition partition);
+  /** Whether it has a rule of its own for where partitions begin; otherwise it throws for them. */
+  boolean hasResetRule();
 
   /** Have this one begin there. */
   void begin(TopicPartition partition, Start start);

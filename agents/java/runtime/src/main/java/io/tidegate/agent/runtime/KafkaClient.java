@@ -28,7 +28,7 @@ final class KafkaClient implements GovernedClient {
   private final Consumer<?, ?> consumer;
   private final SubscriptionState subscriptions;
   private final boolean isNewer;
-  private final boolean beginsByDefault;
+  private final boolean hasResetRule;
   private final Method requestReset;
   private boolean isSeeking;
   private volatile boolean isAssignedByUser;
@@ -38,7 +38,7 @@ final class KafkaClient implements GovernedClient {
     this.consumer = consumer;
     this.subscriptions = (SubscriptionState) field(consumer, "subscriptions");
     this.isNewer = consumer.getClass().getSimpleName().equals(NEWER);
-    this.beginsByDefault = !autoOffsetReset.equals("none");
+    this.hasResetRule = !autoOffsetReset.equals("none");
     this.requestReset = requestReset();
   }
 
@@ -115,11 +115,8 @@ final class KafkaClient implements GovernedClient {
   }
 
   @Override
-  public boolean beginByDefault(TopicPartition partition) {
-    if (beginsByDefault) {
-      subscriptions.requestOffsetReset(partition);
-    }
-    return beginsByDefault;
+  public boolean hasResetRule() {
+    return hasResetRule;
   }
 
   @Override

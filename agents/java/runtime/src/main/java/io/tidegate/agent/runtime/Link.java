@@ -25,7 +25,10 @@ interface Link {
    */
   long ask(Collection<String> topics);
 
-  /** Run this, on one of the link's threads, whenever {@link #known()} has changed. */
+  /**
+   * Run this, on one of the link's threads, whenever {@link #known()} has changed. Two of them may
+   * do so at once: what counts is what {@link #known()} says then.
+   */
   void listen(Runnable changed);
 
   /** Run it no more. A call that is under way on another thread may still end after this. */

@@ -18,10 +18,11 @@ import java.util.Map;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.BooleanSupplier;
 import org.apache.kafka.clients.consumer.OffsetOutOfRangeException;
-import org.apache.kafka.common.errors.TopicAuthorizationException;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** A link on a control topic in memory: read from its start again, lost, or another one. */
 class ControlLinkTest {
@@ -246,16 +247,22 @@ class ControlLinkTest {
     assertEquals("", said());
   }
 
-  @Test
-  void aTopicThatMayNotBeReadIsSaidOnceAndAsLongAsItLasts() {
-    topic.readable(false);
-    for (int i = 0; i < 2; i++) {
-      topic.fail(new TopicAuthorizationException("__tidegate"));
-      link.ask(List.of());
-      until(() -> said().contains("cannot read control topic __tidegate"), "it is said");
+  @ParameterizedTest
+  @ValueSource(booleans = {true, false})
+  void aTopicThatMayNotBeReadIsSaidOnceAsLongAsItLasts(boolean isEmpty) {
+    if (isEmpty) {
+      topic.replace("another");
     }
+    topic.refuse(true);
+    link.ask(List.of());
+    until(() -> said().contains("cannot read control topic __tidegate"), "it is said");
+    long ticket = link.ask(List.of());
+    long until = System.nanoTime() + Duration.ofMillis(1_200).toNanos();
+    until(() -> System.nanoTime() > until, "it has been asked for some more times");
     assertEquals(1, said().lines().count(), said());
-    topic.readable(true);
+    assertTrue(link.known().answered() < ticket);
+
+    topic.refuse(false);
     read();
     until(() -> said().contains("control topic __tidegate is read again"), "it is over");
     assertEquals(2, said().lines().count(), said());

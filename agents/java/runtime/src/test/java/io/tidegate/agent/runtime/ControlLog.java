@@ -23,6 +23,7 @@ import org.apache.kafka.clients.producer.MockProducer;
 import org.apache.kafka.clients.producer.Producer;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.TimeoutException;
+import org.apache.kafka.common.errors.TopicAuthorizationException;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
@@ -45,6 +46,7 @@ final class ControlLog implements Clients, Topics, Ticks {
 
   private boolean isReadable = true;
   private RuntimeException failure;
+  private boolean refuses;
 
   /** How often it was read from its start. */
   private int begun;
@@ -113,6 +115,12 @@ final class ControlLog implements Clients, Topics, Ticks {
 
   synchronized void fail(RuntimeException next) {
     failure = next;
+    notifyAll();
+  }
+
+  /** Whether whoever reads it is told that he may not. */
+  synchronized void refuse(boolean value) {
+    refuses = value;
     notifyAll();
   }
 
@@ -225,6 +233,9 @@ final class ControlLog implements Clients, Topics, Ticks {
             RuntimeException thrown = failure;
             failure = null;
             throw thrown;
+          }
+          if (refuses) {
+            throw new TopicAuthorizationException(NAME);
           }
           if (!isReadable) {
             return ConsumerRecords.empty();

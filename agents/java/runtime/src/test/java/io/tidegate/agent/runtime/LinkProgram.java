@@ -184,7 +184,13 @@ public final class LinkProgram {
   }
 
   private static void tellKnown(Opened opened) {
-    Known known = opened.link.known();
+    // The link tells it on several threads: what is written last is to be the newest.
+    synchronized (OUT) {
+      tellKnown(opened, opened.link.known());
+    }
+  }
+
+  private static void tellKnown(Opened opened, Known known) {
     tell(
         opened.name,
         "known",

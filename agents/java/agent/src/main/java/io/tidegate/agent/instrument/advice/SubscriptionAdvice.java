@@ -83,7 +83,7 @@ public final class SubscriptionAdvice {
 
     @Advice.OnMethodEnter(skipOn = Advice.OnNonDefaultValue.class)
     static boolean enter(@Advice.FieldValue(Names.MEMBER) Member member) {
-      return member != null && Hooks.resetsPlaced(member);
+      return member != null && Hooks.mustWait(member);
     }
   }
 
