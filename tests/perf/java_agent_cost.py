@@ -35,6 +35,8 @@ PARTITIONS: Final = 10
 RECORD_BYTES: Final = 150
 WARM, COUNTED = 2, 5
 RUNS: Final = 9
+IDLE_MS: Final = 1000
+"""In which the agent's acks are written, by which is known that it ran."""
 TIMEOUT_S: Final = 300
 
 
@@ -111,6 +113,7 @@ class Bench:
             "protocol": case.protocol,
             "closed": case.closed,
             "pauses": not with_agent,
+            "idle_ms": IDLE_MS,
             "out": str(out),
         }
         libs = kafka_client(case.client).folder()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import combinations, product
 from typing import Final
 
@@ -13,20 +14,25 @@ JDKS: Final = (11, 17, 21)
 PROTOCOLS: Final = ("classic", "consumer")
 PACKAGINGS: Final = (Packaging.PLAIN, Packaging.RELOCATED, Packaging.BOOT)
 
+UNGOVERNED: Final = Java("3.7.2", "consumer")
+"""In kafka-clients before 3.9 KIP-848 is a preview; the agent leaves its consumers alone."""
+
 Pair = tuple[tuple[str, object], tuple[str, object]]
 
 
 def everything() -> list[Java]:
-    """All there can be."""
+    """All there can be that the agent governs."""
     return list(_possible())
 
 
 def _possible() -> Iterator[Java]:
     for client, protocol, packaging, jdk in product(CLIENT_VERSIONS, PROTOCOLS, PACKAGINGS, JDKS):
         try:
-            yield Java(client, protocol, packaging, jdk)
+            java = Java(client, protocol, packaging, jdk)
         except ValueError:  # says why there is no such thing
             continue
+        if java != replace(UNGOVERNED, packaging=packaging, jdk=jdk):
+            yield java
 
 
 def pairs(java: Java) -> set[Pair]:

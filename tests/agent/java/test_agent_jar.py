@@ -96,6 +96,13 @@ def test_it_is_off_unless_it_is_wanted(run: Run) -> None:
     assert run(env={"TIDEGATE_AGENT": "1"}).stdout == "governed: true\n" * 2
 
 
+def test_one_that_is_given_twice_is_there_once(run: Run) -> None:
+    """By the command line and by the environment, as in an image that has it already."""
+    done = run(env={"TIDEGATE_AGENT": "1", "JAVA_TOOL_OPTIONS": f"-javaagent:{agent_jar()}"})
+    assert done.stdout == "governed: true\n" * 2
+    assert "[tidegate]" not in done.stderr
+
+
 def test_a_consumer_of_a_client_that_is_built_otherwise_is_left_alone_and_that_is_said_once(
     run: Run, tmp_path: Path
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from agent.java.conftest import Jvms
+from agent.java.matrix import UNGOVERNED
 from devstack import KafkaCluster
 from support import gate_scenes, java_scenes
 from support.gated_applications import Scene
@@ -48,14 +49,27 @@ def named(value: Any) -> str:
 def test_without_the_agent_a_gate_is_not_obeyed(scene: Scene) -> None:
     """What the other tests see is the agent's work."""
     with JavaProcess(NEWEST, {}) as jvm:
-        application = scene.application(jvm.application)
-        scene.flowing()
-        epoch = scene.hold()
-        with pytest.raises(AssertionError, match="an ack of epoch"):
-            scene.acked(epoch, seconds=3.0)
-        held_at = time.monotonic()
-        scene.flowing(0, 1, since=held_at)
-        application.stop()
+        is_not_obeyed(scene, jvm)
+
+
+@pytest.mark.nightly
+def test_a_consumer_that_cannot_be_governed_reads_on_and_the_log_says_so_once(scene: Scene, control_topic: str) -> None:
+    with JavaProcess(UNGOVERNED, agent_environment(control_topic)) as jvm:
+        is_not_obeyed(scene, jvm)
+    assert jvm.log.count("does not govern") == 1, jvm.log
+    assert not scene.client.managed_members(scene.group)
+
+
+def is_not_obeyed(scene: Scene, jvm: JavaProcess) -> None:
+    """A gate of a partition that a consumer in this JVM reads."""
+    application = scene.application(jvm.application)
+    scene.flowing()
+    epoch = scene.hold()
+    with pytest.raises(AssertionError, match="an ack of epoch"):
+        scene.acked(epoch, seconds=3.0)
+    held_at = time.monotonic()
+    scene.flowing(0, 1, since=held_at)
+    application.stop()
 
 
 @pytest.mark.parametrize(("java", "play"), of_both(*gate_scenes.AT_ANY), ids=named)

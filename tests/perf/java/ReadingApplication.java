@@ -22,8 +22,8 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
  *
  * <p>Its argument is a JSON object: bootstrap, group, topic, partitions, records (of one reading), warm and counted
  * (readings), protocol, closed (a partition that it does not wait for, or -1), pauses (whether it pauses that one
- * itself), out (a file). It writes the CPU seconds of its process and the seconds of each reading that counts, and how
- * many records of the closed partition it was given.
+ * itself), idle_ms (before it ends), out (a file). It writes the CPU seconds of its process and the seconds of each
+ * reading that counts, and fails where one was given records of the closed partition.
  */
 public final class ReadingApplication {
     private static final Duration POLL = Duration.ofMillis(100);
@@ -40,7 +40,7 @@ public final class ReadingApplication {
         this.closed = closed;
     }
 
-    public static void main(String[] arguments) throws IOException {
+    public static void main(String[] arguments) throws IOException, InterruptedException {
         JsonNode job = JSON.readTree(arguments[0]);
         Properties config = new Properties();
         config.put("bootstrap.servers", job.get("bootstrap").asText());
@@ -53,6 +53,7 @@ public final class ReadingApplication {
                 new KafkaConsumer<>(config, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
             Map<String, Object> measured = new ReadingApplication(consumer, job.get("closed").asInt()).measure(job);
             JSON.writeValue(new File(job.get("out").asText()), measured);
+            Thread.sleep(job.get("idle_ms").asLong()); // takes no CPU, and lets others see who was there
         }
     }
 

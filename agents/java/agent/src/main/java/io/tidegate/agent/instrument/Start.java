@@ -9,6 +9,7 @@ import java.lang.ref.SoftReference;
 import java.lang.reflect.InvocationTargetException;
 import java.util.Map;
 import java.util.Optional;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.Function;
 
 /** Begins the agent, once the boot class path has it. */
@@ -16,15 +17,23 @@ public final class Start {
   private static final String ATTACHMENTS = "io.tidegate.agent.runtime.Attachments";
   private static final String STARTUP = "io.tidegate.agent.runtime.Startup";
 
+  private static final String REFUSAL = "io.tidegate.agent.runtime.SettingsException";
+
+  private static final AtomicBoolean HAS_BEGUN = new AtomicBoolean();
+
   private Start() {}
 
   /**
-   * Kafka's classes get hooks from now on, if the environment wants that.
+   * Kafka's classes get hooks from now on, if the environment wants that. A JVM may be given the
+   * agent twice, by its command line and by its environment: once is enough.
    *
    * @throws IllegalArgumentException where it says something that means nothing, and that the
    *     application must not start then
    */
   public static void start(Instrumentation instrumentation, File agentJar) {
+    if (!HAS_BEGUN.compareAndSet(false, true)) {
+      return;
+    }
     RuntimeClasses runtime = new RuntimeClasses(agentJar);
     if (!isWanted(runtime)) {
       return;
@@ -40,8 +49,13 @@ public final class Start {
       ClassLoader loader =
           new RuntimeLoader(ClassLoader.getSystemClassLoader(), "", runtime.classes());
       return (Boolean) loader.loadClass(STARTUP).getMethod("isWanted").invoke(null);
-    } catch (InvocationTargetException refused) {
-      throw new IllegalArgumentException(refused.getCause().getMessage(), refused.getCause());
+    } catch (InvocationTargetException thrown) {
+      Throwable cause = thrown.getCause();
+      if (cause.getClass().getName().equals(REFUSAL)) {
+        throw new IllegalArgumentException(cause.getMessage(), cause);
+      }
+      System.err.println("[tidegate] the agent cannot be started: " + cause);
+      return false;
     } catch (Exception | LinkageError trouble) {
       System.err.println("[tidegate] the agent cannot be started: " + trouble);
       return false;

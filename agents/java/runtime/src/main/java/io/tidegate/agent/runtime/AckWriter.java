@@ -340,7 +340,7 @@ final class AckWriter {
     try {
       order.done.accept(isWritten);
     } catch (RuntimeException failed) {
-      troubles.say("listeners", "a consumer could not be told of its acks: " + failed.getClass());
+      troubles.say("listeners", "a consumer could not be told of its acks: " + Reason.of(failed));
     }
   }
 }

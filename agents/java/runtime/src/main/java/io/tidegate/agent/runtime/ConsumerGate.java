@@ -8,6 +8,7 @@ import io.tidegate.agent.core.Partition;
 import io.tidegate.agent.core.Stage;
 import io.tidegate.agent.core.Withholding;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collection;
 import java.util.Collections;
 import java.util.HashMap;
@@ -92,12 +93,12 @@ final class ConsumerGate {
     partitions.forEach(each -> now.add(partition(each)));
     List<Partition> lost = new ArrayList<>(core.owned());
     lost.removeAll(now);
-    now.removeAll(core.owned());
+    core.owned().forEach(now::remove);
     Map<Partition, Long> handedOut = new HashMap<>(delivered);
     handedOut.keySet().retainAll(lost);
     core.know(link.known());
     core.revoked(lost, handedOut);
-    for (Collection<Partition> changed : java.util.Arrays.asList(lost, now)) {
+    for (Collection<Partition> changed : Arrays.asList(lost, now)) {
       delivered.keySet().removeAll(changed);
       committed.keySet().removeAll(changed);
     }

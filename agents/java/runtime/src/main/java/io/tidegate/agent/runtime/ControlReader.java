@@ -40,9 +40,6 @@ final class ControlReader {
       Consumer<byte[], byte[]> consumer = clients.reader();
       try {
         read(consumer, reading);
-      } catch (RuntimeException failed) {
-        state.again(reading);
-        throw failed;
       } finally {
         Thread.interrupted();
         consumer.close();

@@ -262,7 +262,7 @@ final class ControlState {
     }
   }
 
-  /** It failed, or missed something: read the same topic from its start. */
+  /** Something was missed: read the same topic from its start. */
   void again(Reading which) {
     lock.lock();
     try {
@@ -374,7 +374,7 @@ final class ControlState {
       listener.run();
     } catch (RuntimeException failed) {
       // The others, and the topic, are none the worse for it.
-      troubles.say("listeners", "a consumer could not be told of its gates: " + failed.getClass());
+      troubles.say("listeners", "a consumer could not be told of its gates: " + Reason.of(failed));
     }
   }
 

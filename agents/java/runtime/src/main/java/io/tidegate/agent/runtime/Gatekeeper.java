@@ -13,6 +13,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.Queue;
+import java.util.Set;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
@@ -279,13 +280,14 @@ final class Gatekeeper implements Effect.Driver {
   @Override
   public void seek(Effect.Seek effect) {
     List<Partition> moved = new ArrayList<>();
+    Set<TopicPartition> assigned = client.assigned();
     try {
       effect
           .offsets()
           .forEach(
               (partition, offset) -> {
                 TopicPartition each = ConsumerGate.topicPartition(partition);
-                if (client.assigned().contains(each)) {
+                if (assigned.contains(each)) {
                   client.seek(each, offset);
                   moved.add(partition);
                 }
@@ -299,9 +301,10 @@ final class Gatekeeper implements Effect.Driver {
   @Override
   public void begin(Effect.Begin effect) {
     List<Partition> moved = new ArrayList<>();
+    Set<TopicPartition> assigned = client.assigned();
     for (Partition partition : effect.partitions()) {
       TopicPartition each = ConsumerGate.topicPartition(partition);
-      if (client.assigned().contains(each)) {
+      if (assigned.contains(each)) {
         client.begin(each, effect.start());
         moved.add(partition);
       }

@@ -38,8 +38,11 @@ final class Limits {
     Map<TopicPartition, Long> cut = new HashMap<>();
     for (TopicPartition each : records.partitions()) {
       List<ConsumerRecord<K, V>> batch = records.records(each);
+      // Not by an iterator: another agent may have one tell that a record is processed.
       List<Long> offsets = new ArrayList<>(batch.size());
-      batch.forEach(record -> offsets.add(record.offset()));
+      for (int i = 0; i < batch.size(); i++) {
+        offsets.add(batch.get(i).offset());
+      }
       int count = gate.belowLimit(each, offsets);
       if (count < batch.size()) {
         // Before anything is taken out: where it cannot be moved, nothing may be lost.

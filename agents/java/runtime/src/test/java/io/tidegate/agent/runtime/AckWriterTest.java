@@ -158,9 +158,10 @@ class AckWriterTest {
     send(3, P0);
     first.completeNext();
     producer(1, 3);
+    topic.isAnsweredAtTheEnd = true;
     first.errorNext(new NotLeaderOrFollowerException());
-    first.completeNext();
     MockProducer<byte[], byte[]> second = producer(2, 2);
+    assertEquals(3, first.history().size(), "it is not used any more");
     assertTrue(first.closed(), "it would ask brokers for a topic that may be gone");
     second.completeNext();
     second.completeNext();

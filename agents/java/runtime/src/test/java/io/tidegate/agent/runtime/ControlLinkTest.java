@@ -210,6 +210,11 @@ class ControlLinkTest {
     topic.setForward(HOUR.multipliedBy(25));
     untilAsking(() -> topic.begun() > begun, "it is read from its start");
     topic.setForward(Duration.ofMinutes(30));
+    long asked = topic.looks();
+    link.threads().stream()
+        .filter(thread -> thread.getName().endsWith("keeper"))
+        .forEach(Thread::interrupt);
+    untilAsking(() -> topic.looks() > asked, "it does not wait any longer, and looks again");
     topic.readable(true);
     read();
 

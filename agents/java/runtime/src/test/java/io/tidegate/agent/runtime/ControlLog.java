@@ -47,6 +47,7 @@ final class ControlLog implements Clients, Topics, Ticks {
   private boolean isReadable = true;
   private RuntimeException failure;
   private boolean refuses;
+  private long looks;
 
   /** How often it was read from its start. */
   private int begun;
@@ -56,6 +57,9 @@ final class ControlLog implements Clients, Topics, Ticks {
 
   /** Whether there is an ack topic. */
   boolean hasAckTopic = true;
+
+  /** Whether a producer that is closed gets the broker's answers to all that it has sent. */
+  boolean isAnsweredAtTheEnd;
 
   final List<MockProducer<byte[], byte[]>> producers = new ArrayList<>();
 
@@ -128,6 +132,11 @@ final class ControlLog implements Clients, Topics, Ticks {
     return begun;
   }
 
+  /** How often it was asked how long it is. */
+  synchronized long looks() {
+    return looks;
+  }
+
   synchronized int readers() {
     return readers;
   }
@@ -160,6 +169,7 @@ final class ControlLog implements Clients, Topics, Ticks {
 
   @Override
   public synchronized long end(String topic) {
+    looks++;
     return end;
   }
 
@@ -181,7 +191,15 @@ final class ControlLog implements Clients, Topics, Ticks {
   @Override
   public synchronized Producer<byte[], byte[]> writer() {
     MockProducer<byte[], byte[]> made =
-        new MockProducer<>(false, new ByteArraySerializer(), new ByteArraySerializer());
+        new MockProducer<>(false, new ByteArraySerializer(), new ByteArraySerializer()) {
+          @Override
+          public void close(Duration timeout) {
+            while (isAnsweredAtTheEnd && completeNext()) {
+              // The broker's answers came while it was closed.
+            }
+            super.close(timeout);
+          }
+        };
     producers.add(made);
     notifyAll();
     return made;
