@@ -19,7 +19,7 @@ from support.gated_applications import Scene
 from support.java_applications import Java, JavaProcess, Packaging, agent_environment
 from support.stack_fixtures import MakeTopic, Unique
 
-pytestmark = pytest.mark.at_once(3)
+pytestmark = pytest.mark.at_once(2)
 
 NEWEST = Java("4.3.1", "consumer")
 CLASSIC = Java("4.3.1", "classic")
@@ -35,10 +35,10 @@ def first_by_day(*values: Any, days: int = 1) -> list[Any]:
     return [pytest.param(*v, marks=() if number < days else pytest.mark.nightly) for number, v in enumerate(once)]
 
 
-def of_both(*plays: Callable[..., None], days: int | None = None) -> list[Any]:
-    """Each with both clients: by day the newest one, in the first plays (absent: all)."""
+def of_both(*plays: Callable[..., None], days: int) -> list[Any]:
+    """Each with both clients: by day the newest one, in the first plays."""
     newest = [(NEWEST, play) for play in plays]
-    return first_by_day(*newest, *((OLDEST, play) for play in plays), days=len(plays) if days is None else days)
+    return first_by_day(*newest, *((OLDEST, play) for play in plays), days=days)
 
 
 def named(value: Any) -> str:
@@ -72,7 +72,7 @@ def is_not_obeyed(scene: Scene, jvm: JavaProcess) -> None:
     application.stop()
 
 
-@pytest.mark.parametrize(("java", "play"), of_both(*gate_scenes.AT_ANY), ids=named)
+@pytest.mark.parametrize(("java", "play"), of_both(*gate_scenes.AT_ANY, days=6), ids=named)
 def test_gates_are_obeyed(scene: Scene, jvms: Jvms, java: Java, play: gate_scenes.Play) -> None:
     play(scene, partial(scene.application, jvms(java).application))
 
@@ -121,7 +121,7 @@ def test_commits_of_a_paused_partition_change_nothing(scene: Scene, jvms: Jvms, 
         java_scenes.a_batch_in_hand_is_waited_for,
         java_scenes.it_is_woken_while_it_is_paused,
         gate_scenes.a_limit_is_where_it_closes,
-        days=2,
+        days=1,
     ),
     ids=named,
 )
@@ -129,13 +129,15 @@ def test_what_it_does_meanwhile(scene: Scene, jvms: Jvms, java: Java, play: gate
     play(scene, partial(scene.application, jvms(java).application))
 
 
-@pytest.mark.parametrize("java", first_by_day((OLDEST,), (CLASSIC,)), ids=named)
+@pytest.mark.nightly
+@pytest.mark.parametrize("java", [CLASSIC, OLDEST], ids=named)
 def test_a_cooperative_rebalance(scene: Scene, jvms: Jvms, java: Java) -> None:
     config = {"partition.assignment.strategy": java.class_name(java_scenes.COOPERATIVE)}
     start = partial(scene.application, jvms(java).application, config=config)
     gate_scenes.a_rebalance_commits_nothing_and_the_new_owner_stays_paused(scene, start)
 
 
+@pytest.mark.nightly
 def test_records_polled_by_a_number_of_milliseconds(scene: Scene, jvms: Jvms) -> None:
     start = partial(scene.application, jvms(OLDEST).application, style="number")
     gate_scenes.after_a_reset_it_goes_on_at_the_target(scene, start)

@@ -16,9 +16,7 @@ from tidegate_agent.settings import Settings
 CLIENTS = {
     "2.8.2": Java("2.8.2"),
     "4.3.1, KIP-848": Java("4.3.1", "consumer"),
-    "4.3.1, assigned by hand": Java("4.3.1"),
 }
-SUBSCRIBED = [name for name in CLIENTS if "by hand" not in name]
 
 
 class JavaReader:
@@ -31,8 +29,7 @@ class JavaReader:
             "auto.offset.reset.latest.max.age": MAX_AGE_MS,
             "metadata.max.age.ms": 300,
         }
-        by_hand = [] if name in SUBSCRIBED else [(topic, number) for number in (OLD, NEW)]
-        job = Job(bootstrap, self.group, [topic], Settings(), config=config, assigned_by_hand=by_hand)
+        job = Job(bootstrap, self.group, [topic], Settings(), config=config)
         self._application: Application = jvm.application(job)
 
     def start(self) -> None:
@@ -55,7 +52,6 @@ def given(kafka: KafkaCluster) -> Iterator[Given]:
         yield live_through(
             kafka.bootstrap,
             lambda topic: {n: JavaReader(kafka.bootstrap, topic, n, jvms[java]) for n, java in CLIENTS.items()},
-            CLIENTS.keys() - SUBSCRIBED,
         )
 
 
@@ -65,7 +61,7 @@ def test_new_partitions_begin_at_their_first_record_and_old_ones_at_latest(given
     assert given[name][OLD][0] >= EARLIER
 
 
-@pytest.mark.parametrize("name", SUBSCRIBED)
+@pytest.mark.parametrize("name", CLIENTS)
 def test_what_was_there_at_first_what_is_added_and_what_is_out_of_range(given: Given, name: str) -> None:
     assert given[name][ADDED] == list(range(len(given[name][ADDED])))
     assert given[name][INITIAL][0] >= EARLIER

@@ -18,7 +18,9 @@ from support.java_applications import Java, JavaProcess, agent_environment
 from support.java_scenes import start_in
 from support.stack_fixtures import Unique, topics_of
 
-READ, WRITE, DESCRIBE = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE
+pytestmark = pytest.mark.nightly
+
+READ, WRITE = AclOperation.READ, AclOperation.WRITE
 OLDEST, NEWEST = Java("2.8.2"), Java("4.3.1", "consumer")
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
@@ -65,9 +67,7 @@ def let_agent_in(scene: Scene) -> None:
     allow(AdminClient({"bootstrap.servers": scene.bootstrap}), *rights)
 
 
-@pytest.mark.parametrize(
-    ("java", "way"), [(NEWEST, by_password), pytest.param(OLDEST, by_certificate, marks=pytest.mark.nightly)]
-)
+@pytest.mark.parametrize(("java", "way"), [(NEWEST, by_password), (OLDEST, by_certificate)])
 def test_the_agents_clients_come_as_the_application_does_and_tell_no_password(
     scene: Scene,
     kafka_secure: KafkaCluster,
@@ -96,7 +96,6 @@ def test_the_agents_clients_come_as_the_application_does_and_tell_no_password(
     assert "paused" in log, "it tells what it does"
 
 
-@pytest.mark.nightly
 def test_a_control_topic_that_cannot_be_read_is_waited_for(scene: Scene, kafka_secure: KafkaCluster) -> None:
     config = by_password(kafka_secure.security)
     control_topic = scene.settings.control_topic
@@ -113,7 +112,6 @@ def test_a_control_topic_that_cannot_be_read_is_waited_for(scene: Scene, kafka_s
     assert len(lines) == 1, "\n".join(lines)
 
 
-@pytest.mark.nightly
 def test_where_it_is_to_be_open_an_unreadable_control_topic_holds_nothing_up_for_long(
     scene: Scene, kafka_secure: KafkaCluster
 ) -> None:
