@@ -122,6 +122,14 @@ def test_a_consumer_of_a_client_that_is_built_otherwise_is_left_alone_and_that_i
     assert "fetchablePartitions" in done.stderr
 
 
+def test_the_newer_protocol_where_it_was_not_finished_is_left_alone(run: Run) -> None:
+    env = {"TIDEGATE_AGENT": "1", "TIDEGATE_LOG": "INFO"}
+    done = run("group.protocol", "consumer", env=env, jars=kafka_client("3.7.2").folder())
+    assert done.stdout == "governed: true\n" * 2, "the class is, by the classic protocol"
+    assert done.stderr.count("does not govern this consumer") == 1
+    assert "keeps its offsets" in done.stderr
+
+
 def test_what_a_consumers_own_options_get_wrong_is_thrown_as_kafka_throws_it(run: Run) -> None:
     done = run("auto.offset.reset.latest.max.age", "soon", env={"TIDEGATE_AGENT": "1"})
     assert done.returncode != 0
