@@ -36,7 +36,7 @@ def spark_operator(
     return operator
 
 
-def test_auto_means_spark_where_there_is_a_runner_and_a_killed_driver_is_followed_by_another(
+def test_a_killed_driver_is_followed_by_another(
     spark_operator: OperatorProcess,
     resources: Resources,
     kafka: KafkaCluster,
@@ -47,7 +47,7 @@ def test_auto_means_spark_where_there_is_a_runner_and_a_killed_driver_is_followe
     topic, group = make_topic(2), unique("group")
     produce(kafka.bootstrap, topic, 2, 100)
     leave_at(kafka.bootstrap, group, topic, AT_50)
-    resources.reset("p", group, {"offset": 10})
+    resources.reset("p", group, {"offset": 10}, engine="Spark")
 
     first = until(lambda: _driver(tmp_path / "runs"), "the first driver runs", timeout_s=60)
     os.killpg(first, signal.SIGKILL)
@@ -108,6 +108,7 @@ def test_a_plan_is_shown_with_its_evidence_before_it_is_approved(
     assert "<svg" in (tmp_path / "plan.html").read_text()
     shown = plan()
     assert "read again 80 records, 160 B" in shown.stdout, shown
+    assert resources.get_reset("p")["status"]["engine"] == "Spark"
     digest = resources.get_reset("p")["status"]["digest"]
     assert f"--plan {digest}" in shown.stdout
 
@@ -119,7 +120,7 @@ def test_a_fleet_is_one_job_and_its_groups_documents_go_with_the_reset(
     produce(kafka.bootstrap, topic, 2, 100)
     for name in ("a", "b", "c"):
         leave_at(kafka.bootstrap, f"{base}-{name}", topic, AT_50)
-    resources.reset("p", [f"{base}-*"], {"offset": 10}, failurePolicy="All")
+    resources.reset("p", [f"{base}-*"], {"offset": 10}, engine="Spark", failurePolicy="All")
 
     done = resources.wait_phase("p", "Succeeded", "Failed", "RolledBack", timeout_s=180)
 

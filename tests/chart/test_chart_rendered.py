@@ -128,6 +128,17 @@ def test_the_pods_hold_to_what_no_value_may_change_on_upgrade() -> None:
         assert service["spec"]["selector"] == spec["selector"]["matchLabels"]
 
 
+def test_helm_test_asks_for_every_kind() -> None:
+    [script] = one(render(), "Pod", "tidegate-test")["spec"]["containers"][0]["args"]
+    [kinds] = [
+        ast.literal_eval(statement.value)
+        for statement in ast.parse(script).body
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "KINDS"
+    ]
+
+    assert kinds == {path.name.partition(".")[0] for path in (CHART / "files" / "crds").glob("*.yaml")}
+
+
 def test_each_shard_is_a_deployment_with_a_lease_of_its_own() -> None:
     rules = {"metrics": {"rules": {"enabled": True}}}
     manifests, alone = render({"shards": 3, "replicas": 2, **rules}), render(rules)

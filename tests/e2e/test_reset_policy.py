@@ -33,7 +33,8 @@ NOBODY_WAITS_LONGER_S: Final = 15.0
 def test_a_policy_resets_a_live_group_and_undo_puts_it_back(live: Live) -> None:
     live.flowing()
 
-    asked = live.apply({"id": "back", "partitions": [{"topic": TOPIC, "partitions": ["0-1"]}], "to": {"earliest": {}}})
+    partitions = [{"topic": TOPIC, "partitions": ["0-1"]}]
+    asked = live.apply({"id": "back", "partitions": partitions, "to": {"earliest": {}}, "engine": "Spark"})
     reset = live.wait_ready("back")
     there = live.note("back", asked)
     live.flowing()
@@ -52,6 +53,7 @@ def test_a_policy_resets_a_live_group_and_undo_puts_it_back(live: Live) -> None:
     assert there.plan is not None
     assert set(there.plan.targets.values()) == {0}
     assert undone["spec"]["to"] == {"undo": f"{POLICY}-back"}
+    assert undone["status"]["engine"] == "Direct"
     assert back.plan is not None
     assert len(back.plan.targets) == 2
     reasons = [reason for reason, _ in live.resources.events(f"{POLICY}-back")]
@@ -94,7 +96,7 @@ def test_a_death_in_mid_run_is_finished_by_the_next_one_once(live: Live, phase: 
     live.flowing()
     run_id = f"{victim}-{phase}".lower()
 
-    asked = live.apply({"id": run_id, "to": {"shiftBy": -40}})
+    asked = live.apply({"id": run_id, "to": {"shiftBy": -40}, "engine": "Spark"})
     live.wait_phase(run_id, KILLED_IN[phase])
     if victim == "operator":
         live.operator.kill()

@@ -9,7 +9,14 @@ import urllib.request
 from pathlib import Path
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-KINDS = {"kafkaconnections", "consumergrouppauses", "offsetresetpolicies", "offsetresets", "offsetresetapprovals"}
+KINDS = {
+    "kafkaconnections",
+    "consumergrouppauses",
+    "offsetresetpolicies",
+    "offsetresets",
+    "offsetresetapprovals",
+    "offsetbackups",
+}
 
 
 def healthy() -> str:

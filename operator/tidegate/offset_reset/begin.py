@@ -7,11 +7,10 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Final
 
-from tidegate.connection.live import Live, unmounted
+from tidegate.connection.live import Live
 from tidegate.connection.read_only import observes
 from tidegate.connection.sharing import is_foreign
 from tidegate.connection.sharing import refusal as connection_refused
-from tidegate.jobs.availability import SPARK_UNAVAILABLE, why_not
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kube.ports import (
     NotFound,
@@ -23,6 +22,7 @@ from tidegate.kube.ports import (
 )
 from tidegate.offset_reset.backups import Found
 from tidegate.offset_reset.doors import Doors
+from tidegate.offset_reset.engines import engine_for
 from tidegate.offset_reset.kept import Kept
 from tidegate.offset_reset.limits import limits_of_undo, too_large_by_now
 from tidegate.offset_reset.once import Once
@@ -72,7 +72,6 @@ from tidegate.versions import WRITTEN_BY_NEWER_VERSION
 
 CONFIG_MAP_NOT_FOUND: Final = "ConfigMapNotFound"
 BAD_OFFSETS_FILE: Final = "BadOffsetsFile"
-SPARK_NOT_SHARED: Final = "SparkNotShared"
 
 
 class Beginning:
@@ -128,7 +127,14 @@ class Beginning:
             return held_up or Start()
         # Again: the connection may have been opened while this pass waited for its turn.
         self.want(body, spec)
-        engine = self._engine(spec, live, other)
+        engine = engine_for(
+            spec,
+            live,
+            other,
+            runners=self._parts.runners,
+            spark=self._parts.spark,
+            in_pods=self._parts.mounts_secrets,
+        )
         if isinstance(engine, Refusal):
             return Start(refusal=engine)
         try:
@@ -219,40 +225,6 @@ class Beginning:
         ran = await self._once.ran_before(body, live) if run.request.observed else None
         too_large = await self._too_large_by_now(body, spec, live)
         return ran or too_large or await self._turns.in_the_way(body, spec, live)
-
-    def _engine(self, spec: OffsetResetSpec, live: Live, other: Live | None) -> Engine | Refusal:
-        if live.is_foreign and (spec.to.kind.needs_spark or spec.engine is Engine.SPARK):
-            what = (
-                "spec.engine is Spark" if spec.engine is Engine.SPARK else f"spec.to.{spec.to.kind.value} needs Spark"
-            )
-            return Refusal(
-                SPARK_NOT_SHARED,
-                f"{what}, whose job would have to be given the credentials of KafkaConnection {live.label}, which stay "
-                "in its namespace: use engine Direct and a target that it can find, such as timestamp, or a "
-                "KafkaConnection of this namespace",
-            )
-        if live.is_foreign:
-            return Engine.DIRECT
-        if spec.to.kind.needs_spark and Engine.SPARK not in self._parts.runners:
-            return Refusal(
-                SPARK_UNAVAILABLE,
-                f"spec.to.{spec.to.kind.value} is found by Spark, and this operator has no Spark runner: "
-                "configure one (TIDEGATE_SPARK_RUNNER), or use another target, such as timestamp",
-            )
-        if spec.engine is Engine.DIRECT or (spec.engine is Engine.AUTO and Engine.SPARK not in self._parts.runners):
-            return Engine.DIRECT
-        if Engine.SPARK not in self._parts.runners:
-            return Refusal(
-                SPARK_UNAVAILABLE,
-                "spec.engine is Spark and this operator has no Spark runner: use engine Auto or Direct, or "
-                "configure one (TIDEGATE_SPARK_RUNNER)",
-            )
-        used = [live] if other is None else [live, other]
-        refused = why_not(spec.spark, unmounted(used), self._parts.spark, in_pods=self._parts.mounts_secrets)
-        if refused is not None:
-            reason, message = refused
-            return Refusal(reason, f"{message}, or use engine Direct" if reason == SPARK_UNAVAILABLE else message)
-        return Engine.SPARK
 
     async def _target(self, body: Object, spec: OffsetResetSpec, live: Live, undone: Object | None) -> Target | Refusal:
         to = spec.to

@@ -26,7 +26,7 @@ class ApprovalMode(StrEnum):
 
 
 class Engine(StrEnum):
-    """Where a run is carried out. ``AUTO``: by Spark where a runner is configured, otherwise in the operator."""
+    """Where a run is carried out. ``AUTO``: by Spark where records have to be read, otherwise in the operator."""
 
     AUTO = "Auto"
     SPARK = "Spark"
@@ -66,8 +66,10 @@ class ResetOptions(ResourceModel):
     the approver has to be somebody else."""
 
     engine: Engine = Engine.AUTO
-    """Where the run is carried out. Spark uses a Spark application, Direct the operator itself, Auto Spark where it is
-    configured and otherwise the operator. The targets record, cluster and backup need Spark."""
+    """Where the run is carried out. Spark uses a Spark application, Direct the operator itself. Auto uses Spark, where
+    it is configured, if records have to be read, for evidence of level Records or for the targets record, cluster and
+    backup, or if the OffsetReset has spark; and otherwise the operator, which is quicker. The targets record, cluster
+    and backup need Spark."""
 
     drain_timeout: Duration = parse_duration("30s")
     """How long a managed consumer may take to finish the records that it has already handed to the application, before

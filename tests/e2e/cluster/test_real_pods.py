@@ -76,11 +76,12 @@ def test_a_label_makes_an_ordinary_deployment_managed_and_leaves_it_as_it_was(st
 
 
 def test_a_spark_application_resets_the_live_group_and_undo_puts_it_back(stage: PodStage) -> None:
-    reset = stage.reset("first", {"to": {"shiftBy": -60}}, name="first reset by SparkApplication, from apply to Ready")
+    asked = {"to": {"shiftBy": -60}, "engine": "Spark"}
+    reset = stage.reset("first", asked, name="first reset by SparkApplication, from apply to Ready")
 
     assert (reset["phase"], reset["engine"], reset["way"]) == ("Succeeded", "Spark", "Gated")
     undone = stage.reset("undone", {"to": {"undo": "first"}})
-    assert undone["phase"] == "Succeeded"
+    assert (undone["phase"], undone["engine"]) == ("Succeeded", "Direct")
     stage.caught_up()
     verdict = stage.verdict()
     assert verdict.clean, verdict.complaints()
@@ -229,7 +230,7 @@ def _broker(stage: PodStage) -> None:
 )
 def test_a_death_in_mid_run_is_finished_once(stage: PodStage, kill: Callable[[PodStage], None]) -> None:
     run_id = f"{kill.__name__[1:]}-dies"
-    asked = stage.ask(run_id, {"to": {"shiftBy": -40}})
+    asked = stage.ask(run_id, {"to": {"shiftBy": -40}, "engine": "Spark"})
     stage.wait_phase(run_id, {ResetPhase.PAUSING, ResetPhase.APPLYING, ResetPhase.VERIFYING})
     killed_at = time.time()
     kill(stage)

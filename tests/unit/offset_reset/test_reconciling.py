@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -619,15 +619,8 @@ def test_no_spark_job_is_started_while_a_connection_is_another_than_the_runs(wor
 # --- fleets -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def fleet_world(tmp_path: Path) -> Iterator[FleetWorld]:
-    made = FleetWorld(tmp_path)
-    yield made
-    made.executor.shutdown()
-
-
-def test_a_fleet_is_planned_approved_reset_and_undone_as_one(fleet_world: FleetWorld) -> None:
-    world = fleet_world
+def test_a_fleet_is_planned_approved_reset_and_undone_as_one(fleet: FleetWorld) -> None:
+    world = fleet
     world.ask(approval="Manual")
     world.some_passes(8)
     assert (world.reset["phase"], world.reset["fleet"]["groups"], world.reset["plan"]["moved"]) == (
@@ -649,8 +642,8 @@ def test_a_fleet_is_planned_approved_reset_and_undone_as_one(fleet_world: FleetW
     assert (world.reset["phase"], world.offsets) == ("Succeeded", [50, 50, 50])
 
 
-def test_a_fleet_that_is_not_approved_goes_with_its_resource(fleet_world: FleetWorld) -> None:
-    world = fleet_world
+def test_a_fleet_that_is_not_approved_goes_with_its_resource(fleet: FleetWorld) -> None:
+    world = fleet
     world.ask(approval="Manual")
     world.some_passes(8)
 
@@ -661,11 +654,11 @@ def test_a_fleet_that_is_not_approved_goes_with_its_resource(fleet_world: FleetW
     assert world.offsets == [50, 50, 50]
 
 
-def test_a_fleet_is_given_to_spark_where_there_is_a_runner_and_is_one_job(fleet_world: FleetWorld) -> None:
-    world = fleet_world
+def test_a_fleet_that_is_given_to_spark_is_one_job(fleet: FleetWorld) -> None:
+    world = fleet
     world.engines[Engine.SPARK] = world.runner
 
-    world.ask()
+    world.ask(engine="Spark")
     world.passes()
 
     assert (world.reset["engine"], world.reset["phase"], world.offsets) == ("Spark", "Succeeded", [10, 10, 10])
