@@ -53,7 +53,7 @@ class Writer:
     mirror: Mirror
     in_hand: Action | None = None
     """Decided on before it was frozen."""
-    acts_after_drift: int = 0
+    appends_after_drift: int = 0
     born_after_drift: bool = False
 
 
@@ -154,11 +154,12 @@ class World:
         if action is None:
             return
         self._look_for_drift()
-        if self.drifted and isinstance(action, Append | WriteMarkers):
-            writer.acts_after_drift += 1
-            assert writer.acts_after_drift <= 1, "a writer went on writing although the target had drifted"
-            assert not writer.born_after_drift, "a writer did not see that the target had drifted"
+        drifted, appends = self.drifted, self.target.appends
         writer.mirror = after(writer.mirror, action, self._carried_out(action, faults))
+        if drifted and self.target.appends > appends:
+            writer.appends_after_drift += 1
+            assert writer.appends_after_drift <= 1, "a writer went on writing although the target had drifted"
+            assert not writer.born_after_drift, "a writer did not see that the target had drifted"
         self._look_for_drift()
         if isinstance(writer.mirror.state, Stopped):
             self.stopped.append(writer.mirror.state)
@@ -207,7 +208,7 @@ class World:
         if self.drifted_at is not None and not self._still_matters(self.drifted_at):
             self.drifted_at = None
             for writer in (self.writer, *self.frozen):
-                writer.acts_after_drift, writer.born_after_drift = 0, False
+                writer.appends_after_drift, writer.born_after_drift = 0, False
         until = min(self.target.end, self.source.last_stable)
         begin = max(self.target.start, self.source.start, self.agreed)
         if self.drifted or begin >= until:

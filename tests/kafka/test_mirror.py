@@ -1,0 +1,192 @@
+"""A partition is copied to another cluster with the same offsets: real brokers, random logs, killed writers."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from devstack import KafkaCluster
+from support.mirror import writer_process
+from support.mirror.random_topic import COMPACTED, RandomTopic
+from support.mirror.writers import Pair, Writers, come_to, kill
+from support.needs import starts
+from support.stack_fixtures import MakeTopic, Unique, topics_of
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.model import TopicPartition
+from tidegate.kafka_client.mirror_clients import MirrorTarget
+from tidegate.kafka_client.wire import Wire
+from tidegate.mirror.batches import Stamp, restamped
+from tidegate.mirror.model import Appended, Interrupted, Tail
+from tidegate.mirror.records import filler
+
+BOTH_CLEAN = {"cleanup.policy": "compact,delete", "retention.ms": "-1"}
+"""A compacted target has to forget what filled the offsets before the source's start."""
+REPLICATED = {"min.insync.replicas": "2"}
+
+
+@pytest.fixture(scope="module")
+@starts("kafka")
+def elsewhere() -> Iterator[KafkaCluster]:
+    """The other cluster."""
+    with KafkaCluster.start() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def make_copy(elsewhere: KafkaCluster, unique: Unique) -> Iterator[MakeTopic]:
+    yield from topics_of(elsewhere, unique)
+
+
+def copied(pair: Pair, folder: Path, *, compacts: bool = False) -> str:
+    """What became of it, by a writer in this process."""
+    with (
+        closing(Wire(Connection(pair.source))) as theirs,
+        closing(Wire(Connection(pair.target))) as ours,
+    ):
+        copier = writer_process.copier(theirs, ours, pair.topic, pair.copy, folder, compacts=compacts)
+        return writer_process.run(copier, writer_process.end_of(theirs, pair.topic))
+
+
+@pytest.mark.parametrize("compacts", [False, True], ids=["", "compacted"])
+def test_a_random_log_is_copied(
+    compacts: bool,
+    kafka: KafkaCluster,
+    elsewhere: KafkaCluster,
+    make_topic: MakeTopic,
+    make_copy: MakeTopic,
+    tmp_path: Path,
+) -> None:
+    topic = make_topic(config=COMPACTED if compacts else {})
+    copy = make_copy(config=BOTH_CLEAN if compacts else {})
+    pair = Pair(kafka.bootstrap, topic, elsewhere.bootstrap, copy)
+    log = RandomTopic(kafka.bootstrap, topic, seed=7, compacts=compacts)
+    log.write(600)
+    if compacts:
+        log.compact()
+    else:
+        log.delete_before(100)
+
+    assert copied(pair, tmp_path, compacts=compacts).startswith("done")
+    pair.assert_equal()
+
+    log.write(100)
+    assert copied(pair, tmp_path, compacts=compacts).startswith("done")
+    pair.assert_equal()
+
+
+def test_nothing_is_sent_on_another_connection_than_that_on_which_the_end_was_read(
+    kafka: KafkaCluster, make_topic: MakeTopic
+) -> None:
+    partition = TopicPartition(make_topic(), 0)
+    with closing(Wire(Connection(kafka.bootstrap))) as wire:
+        target = MirrorTarget(wire, partition)
+        assert target.tail(1) == Tail(0, 0)
+        batch = restamped(filler(3, None), Stamp(10**6, 0, 0))
+        wire.close()
+
+        assert isinstance(target.append((batch,)), Interrupted)
+        assert isinstance(target.write_markers(10**6, 0, 1), Interrupted)
+        assert target.tail(1) == Tail(0, 0)
+        assert target.append((batch,)) == Appended((0,))
+
+
+@pytest.fixture
+def pair(kafka: KafkaCluster, elsewhere: KafkaCluster, make_topic: MakeTopic, make_copy: MakeTopic) -> Pair:
+    """A topic with records, and an empty one."""
+    topic = make_topic()
+    RandomTopic(kafka.bootstrap, topic, seed=11).write(3000)
+    return Pair(kafka.bootstrap, topic, elsewhere.bootstrap, make_copy())
+
+
+@pytest.mark.parametrize("kills", [3, pytest.param(60, marks=pytest.mark.nightly)])
+def test_a_writer_may_be_killed_in_any_state(kills: int, pair: Pair, tmp_path: Path) -> None:
+    rnd = random.Random(kills)
+    with Writers(pair, tmp_path) as writers:
+        for _ in range(kills):
+            process = writers.start()
+            come_to(process, rnd.randrange(1, 400 // kills))
+            kill(process)
+
+        assert come_to(writers.start(), sys.maxsize).startswith("done")
+    pair.assert_equal()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(5))
+def test_a_frozen_writer_finds_that_another_went_on(seed: int, pair: Pair, tmp_path: Path) -> None:
+    """Both end alike, unless it was frozen just when it sent the last marker of a gap: then that is seen."""
+    rnd = random.Random(seed)
+    with Writers(pair, tmp_path) as writers:
+        zombie = writers.start()
+        come_to(zombie, rnd.randrange(5, 60))
+        zombie.send_signal(signal.SIGSTOP)
+        successor = writers.start()
+        come_to(successor, rnd.randrange(1, 60))
+        zombie.send_signal(signal.SIGCONT)
+        ends = [come_to(zombie, sys.maxsize), come_to(successor, sys.maxsize)]
+
+    if all(end.startswith("done") for end in ends):
+        pair.assert_equal()
+    else:
+        assert "drifted=True" in "".join(ends), ends
+
+
+class Trouble:
+    """What can happen to a cluster of three brokers while a partition is copied to it."""
+
+    def __init__(self, cluster: KafkaCluster, rnd: random.Random) -> None:
+        self._cluster = cluster
+        self._random = rnd
+
+    def killed_broker(self) -> None:
+        broker = self._random.choice(self._cluster.brokers)
+        self._cluster.kill(broker)
+        time.sleep(self._random.uniform(0, 6))  # within and after the election
+        self._cluster.restart(broker)
+
+    def stopped_broker(self) -> None:
+        self._cluster.restart(self._random.choice(self._cluster.brokers))
+
+    def frozen_broker(self) -> None:
+        pid = self._cluster.pid(self._random.choice(self._cluster.brokers))
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(self._random.uniform(0, 8))
+        os.kill(pid, signal.SIGCONT)
+
+    @property
+    def kinds(self) -> tuple[Callable[[], None], ...]:
+        return self.killed_broker, self.stopped_broker, self.frozen_broker
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(4))
+def test_brokers_and_writers_may_be_killed_at_once(
+    seed: int, kafka3: KafkaCluster, kafka: KafkaCluster, make_topic: MakeTopic, make_topic3: MakeTopic, tmp_path: Path
+) -> None:
+    rnd = random.Random(seed)
+    topic = make_topic()
+    RandomTopic(kafka.bootstrap, topic, seed=seed).write(3000)
+    pair = Pair(kafka.bootstrap, topic, kafka3.bootstrap, make_topic3(replication_factor=3, config=REPLICATED))
+    trouble = Trouble(kafka3, rnd)
+    with Writers(pair, tmp_path) as writers:
+        for _ in range(6):
+            process = writers.start()
+            come_to(process, rnd.randrange(1, 30))
+            rnd.choice(trouble.kinds)()
+            if rnd.random() < 0.5:
+                kill(process)
+            else:
+                come_to(process, rnd.randrange(1, 30))
+                kill(process)
+        kafka3.wait_ready()
+
+        assert come_to(writers.start(), sys.maxsize).startswith("done")
+    pair.assert_equal()
