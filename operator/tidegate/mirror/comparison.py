@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidegate.mirror.batches import read_batches
+from tidegate.mirror.batches import Batch, read_batches
 from tidegate.mirror.model import Tail
 from tidegate.mirror.records import Record, read_records
 from tidegate.mirror.source import SourceRead, visible_records
@@ -40,12 +40,17 @@ def disagreement(read: SourceRead, tail: Tail, *, compacts: bool) -> Compared:
     return Compared(known)
 
 
+def fills_a_gap(batch: Batch) -> bool:
+    """Markers, and what a transaction aborts: the only records of the target that are in one."""
+    return batch.is_control or batch.is_transactional
+
+
 def _target_records(tail: Tail) -> tuple[dict[int, Record], set[int]]:
-    """By offset, and the offsets of markers."""
+    """By offset, and the offsets that gaps were filled at."""
     records: dict[int, Record] = {}
     hidden: set[int] = set()
     for batch in read_batches(tail.data):
-        if batch.is_control:
+        if fills_a_gap(batch):
             hidden.update(range(batch.base_offset, batch.next_offset))
         elif batch.count:
             records |= {record.offset: record for record in read_records(batch)}

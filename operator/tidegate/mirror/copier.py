@@ -10,12 +10,14 @@ from tidegate.mirror.model import (
     Append,
     ClaimProducerId,
     DeleteRecords,
+    FencePredecessors,
     Interrupted,
     ReadSource,
     ReadTail,
+    Transact,
     WriteMarkers,
 )
-from tidegate.mirror.ports import ProducerIdStore, Source, Target
+from tidegate.mirror.ports import Coordinator, ProducerIdStore, Source, Target
 from tidegate.mirror.states import Comparing, Mirror, Ready, Stopped
 from tidegate.mirror.transitions import after
 
@@ -23,11 +25,20 @@ from tidegate.mirror.transitions import after
 class Copier:
     """Copies one partition. Not thread-safe."""
 
-    def __init__(self, mirror: Mirror, source: Source, target: Target, ids: ProducerIdStore) -> None:
+    def __init__(
+        self,
+        mirror: Mirror,
+        source: Source,
+        target: Target,
+        ids: ProducerIdStore,
+        coordinator: Coordinator | None = None,
+    ) -> None:
+        """``coordinator``: of a mirror that fills its gaps by transactions."""
         self.mirror = mirror
         self._source = source
         self._target = target
         self._ids = ids
+        self._coordinator = coordinator
 
     def step(self) -> str | None:
         """Carry out one action. Returns what is waited for, where the next one should not come at once."""
@@ -54,10 +65,19 @@ class Copier:
                 return self._target.append(batches)
             case WriteMarkers(producer_id, epoch, count):
                 return self._target.write_markers(producer_id, epoch, count)
+            case FencePredecessors():
+                return self._of_transactions().fence_predecessors()
+            case Transact(producer, fillers):
+                return self._of_transactions().transact(producer, fillers)
             case DeleteRecords(offset):
                 return self._target.delete_records(offset)
             case _ as never:
                 assert_never(never)
+
+    def _of_transactions(self) -> Coordinator:
+        if self._coordinator is None:
+            raise TypeError("a mirror that fills its gaps by transactions needs a coordinator")
+        return self._coordinator
 
 
 def _waits_for(before: Mirror, now: Mirror, answer: Answer) -> str | None:

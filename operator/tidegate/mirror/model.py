@@ -30,7 +30,6 @@ class Tail:
     window: int = 0
     """The offset from which on they were asked for, ``start`` at the least."""
     producers: tuple[ProducerState, ...] = ()
-    """Only where the log is empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +50,14 @@ class Position:
     def marker_epoch(self) -> int:
         """Larger than that of all data before it: what is late and bears an older epoch is refused."""
         return self.stamp.epoch if self.fresh else self.stamp.epoch + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinated:
+    """The producer of the mirror's transactional id, as its coordinator last named it."""
+
+    producer_id: int
+    epoch: int
 
 
 # --- what is done next ------------------------------------------------------------------------------------------------
@@ -94,13 +101,31 @@ class WriteMarkers:
 
 
 @dataclass(frozen=True, slots=True)
+class FencePredecessors:
+    """Take the mirror's transactional id over from whoever had it. Done once no transaction of it is under way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transact:
+    """A transaction that only takes offsets, through its coordinator: ``fillers`` records that are aborted, or none,
+    and the marker. Done once the coordinator has nothing left to do for it."""
+
+    producer: Coordinated
+    fillers: int
+
+    @property
+    def count(self) -> int:
+        return self.fillers + 1
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteRecords:
     """Those of the target before ``offset``."""
 
     offset: int
 
 
-Action = ClaimProducerId | ReadTail | ReadSource | Append | WriteMarkers | DeleteRecords
+Action = ClaimProducerId | FencePredecessors | ReadTail | ReadSource | Append | WriteMarkers | Transact | DeleteRecords
 
 
 # --- what comes of it -------------------------------------------------------------------------------------------------
@@ -141,4 +166,4 @@ class Interrupted:
     reason: str
 
 
-Answer = ProducerIds | Tail | SourceRead | Appended | Done | Refusal | Interrupted
+Answer = ProducerIds | Coordinated | Tail | SourceRead | Appended | Done | Refusal | Interrupted

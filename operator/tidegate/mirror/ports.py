@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from tidegate.mirror.model import Appended, Done, Interrupted, ProducerIds, Refusal, Tail
+from tidegate.mirror.model import Appended, Coordinated, Done, Interrupted, ProducerIds, Refusal, Tail
 from tidegate.mirror.source import SourceRead
 
 
@@ -34,6 +34,16 @@ class Target(Protocol):
     def write_markers(self, producer_id: int, epoch: int, count: int) -> Done | Refusal | Interrupted: ...
 
     def delete_records(self, offset: int) -> Done | Refusal | Interrupted: ...
+
+
+class Coordinator(Protocol):
+    """The transaction coordinator of the mirror's transactional id, and the target's leader for what is aborted."""
+
+    def fence_predecessors(self) -> Coordinated | Interrupted:
+        """``Interrupted`` while a transaction is under way."""
+        ...
+
+    def transact(self, producer: Coordinated, fillers: int) -> Done | Refusal | Interrupted: ...
 
 
 class ProducerIdStore(Protocol):

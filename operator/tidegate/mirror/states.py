@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Final, assert_never
 
 from tidegate.mirror.batches import Stamp, restamped
@@ -10,11 +11,14 @@ from tidegate.mirror.model import (
     Action,
     Append,
     ClaimProducerId,
+    Coordinated,
     DeleteRecords,
+    FencePredecessors,
     Position,
     ReadSource,
     ReadTail,
     Tail,
+    Transact,
     WriteMarkers,
 )
 from tidegate.mirror.records import filler
@@ -24,6 +28,8 @@ AT_ONCE: Final = 5
 """Batches of one producer whose repetition a broker recognises (``ProducerStateEntry.NUM_BATCHES_TO_RETAIN``)."""
 FILLERS: Final = 100_000
 """Records in a batch that fills offsets from before the source's start."""
+SHORT: Final = 4
+"""Offsets of a gap that transactions without records fill one by one."""
 MARKERS: Final = 1000
 """Markers in one request."""
 WINDOW: Final = 2 * MARKERS
@@ -34,11 +40,23 @@ ROLL_EPOCH: Final = 16_000
 """From it on a gap begins with another producer id, so that a long one does not use up its epochs midway."""
 
 
+class Way(StrEnum):
+    """How gaps are filled."""
+
+    MARKERS = "Markers"
+    """By markers that are written without a transaction; needs the right to write them."""
+    TRANSACTIONS = "Transactions"
+    """Through a transaction coordinator, as any producer may."""
+
+
 @dataclass(frozen=True, slots=True)
 class Lost:
     """Nothing is known of the target's end. ``refusals``: how often it was looked at in vain, one after the other."""
 
     refusals: int = 0
+    window: int = WINDOW
+    """More than at first where nothing in it told the position."""
+    fenced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +130,9 @@ class Mirror:
     ids: tuple[int, ...] = ()
     """Producer ids that were claimed for it, in their order."""
     state: State = Lost()
+    way: Way = Way.MARKERS
+    coordinated: Coordinated | None = None
+    """Who fills gaps by transactions."""
     compacts: bool = False
     """Whether records may vanish from either log one by one."""
     filler_key: bytes | None = None
@@ -120,8 +141,12 @@ class Mirror:
     def action(self) -> Action | None:
         """What to do next; None when it has stopped."""
         match self.state:
-            case Lost():
-                return ReadTail(WINDOW) if self.ids else ClaimProducerId(None)
+            case Lost(fenced=fenced):
+                if not self.ids:
+                    return ClaimProducerId(None)
+                return (
+                    FencePredecessors() if self.way is Way.TRANSACTIONS and not fenced else ReadTail(self.state.window)
+                )
             case Doubting():
                 return ClaimProducerId(None)
             case Comparing(known=known):
@@ -149,8 +174,10 @@ class Mirror:
             case Copy():
                 return _append(ready)
             case Gap(until=until):
-                count = markers_at_once(until - position.offset)
-                return WriteMarkers(position.stamp.producer_id, position.marker_epoch, count)
+                missing = until - position.offset
+                if self.coordinated is not None:
+                    return Transact(self.coordinated, fillers_of_transaction(missing))
+                return WriteMarkers(position.stamp.producer_id, position.marker_epoch, markers_at_once(missing))
             case _ as never:
                 assert_never(never)
 
@@ -190,6 +217,12 @@ def markers_at_once(missing: int) -> int:
     """At most half of what is missing: a request that is carried out twice still ends within the gap, down to its last
     marker."""
     return min(MARKERS, max(1, missing // 2))
+
+
+def fillers_of_transaction(missing: int) -> int:
+    """None in a short gap. In others all but two offsets are filled: one for the marker, and one in case a broker is
+    killed and the marker comes twice."""
+    return 0 if missing <= SHORT else min(FILLERS, missing - 2)
 
 
 def first_position(offset: int, producer_id: int) -> Position:

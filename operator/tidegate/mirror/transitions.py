@@ -6,15 +6,17 @@ from dataclasses import replace
 from typing import Final
 
 from tidegate.mirror.batches import Stamp, Unreadable, read_batches, sequence_after
-from tidegate.mirror.comparison import disagreement
+from tidegate.mirror.comparison import disagreement, fills_a_gap
 from tidegate.mirror.model import (
     Action,
     Answer,
     Append,
     Appended,
     ClaimProducerId,
+    Coordinated,
     DeleteRecords,
     Done,
+    FencePredecessors,
     Interrupted,
     Position,
     ProducerIds,
@@ -23,6 +25,7 @@ from tidegate.mirror.model import (
     ReadTail,
     Refusal,
     Tail,
+    Transact,
     WriteMarkers,
 )
 from tidegate.mirror.source import Copy, Gap, SourceRead, pieces
@@ -42,6 +45,7 @@ from tidegate.mirror.states import (
     first_position,
 )
 
+_WIDER: Final = 8
 MOST_REFUSALS: Final = 10
 """One after the other, without a batch that was taken in between: somebody else uses the producer id."""
 
@@ -57,6 +61,8 @@ def after(mirror: Mirror, action: Action, answer: Answer) -> Mirror:
                 return replace(mirror, state=_refused(answer, state))
             case Lost() | Doubting() | Claiming(), ClaimProducerId(), ProducerIds():
                 return _claimed(mirror, answer)
+            case Lost(), FencePredecessors(), Coordinated():
+                return replace(mirror, coordinated=answer, state=replace(state, fenced=True))
             case Lost(refusals), ReadTail(), Tail():
                 return replace(mirror, state=_found(mirror, answer, refusals))
             case Comparing(), ReadSource(), SourceRead():
@@ -65,7 +71,7 @@ def after(mirror: Mirror, action: Action, answer: Answer) -> Mirror:
                 return replace(mirror, state=_read(mirror, state, answer))
             case Ready(), Append(), Appended():
                 return replace(mirror, state=_appended(mirror, state, action, answer))
-            case Ready(work=(Gap(until=until), *_)), WriteMarkers(), Done():
+            case Ready(work=(Gap(until=until), *_)), WriteMarkers() | Transact(), Done():
                 return replace(mirror, state=Confirming(state, state.position.offset + action.count, until))
             case Ready(), DeleteRecords(), Done():
                 return replace(mirror, state=replace(state, target_start=action.offset))
@@ -150,22 +156,34 @@ def _from_empty(tail: Tail, position: Position, refusals: int) -> State:
     return ready
 
 
-def _position(mirror: Mirror, tail: Tail, refusals: int) -> Position | Doubting | Stopped:
+def _position(mirror: Mirror, tail: Tail, refusals: int) -> Position | Doubting | Lost | Stopped:
     if not tail.data:
-        known = {producer.producer_id: producer for producer in tail.producers}
-        latest = next((known[one] for one in reversed(mirror.ids) if one in known), None)
-        return first_position(tail.end, mirror.ids[-1]) if latest is None else _remembered(tail.end, latest)
+        return _by_memory(mirror, tail)
     batches = list(read_batches(tail.data))
+    filling = None if mirror.coordinated is None else mirror.coordinated.producer_id
     for batch in batches:
-        if batch.stamp.producer_id not in mirror.ids:
+        if batch.stamp.producer_id not in (*mirror.ids, filling):
             return Doubting(batch.stamp.producer_id, batch.next_offset, refusals)
-    last, stamp = batches[-1], batches[-1].stamp
-    if last.next_offset != tail.end:
-        return Stopped(f"the target's last batch ends at {last.next_offset}, its log at {tail.end}", drifted=False)
+    if batches[-1].next_offset != tail.end:
+        reason = f"the target's last batch ends at {batches[-1].next_offset}, its log at {tail.end}"
+        return Stopped(reason, drifted=False)
+    last = next((batch for batch in reversed(batches) if batch.stamp.producer_id != filling), None)
+    if last is None and tail.window > tail.start:
+        return Lost(refusals, (tail.end - tail.window) * _WIDER, fenced=True)
+    if last is None:
+        return _by_memory(mirror, tail)
+    stamp = last.stamp
     if last.is_control:
         return Position(tail.end, Stamp(stamp.producer_id, stamp.epoch + 1, 0), fresh=True)
     following = Stamp(stamp.producer_id, stamp.epoch, sequence_after(stamp.sequence, last.span))
     return Position(tail.end, following, fresh=False)
+
+
+def _by_memory(mirror: Mirror, tail: Tail) -> Position:
+    """Where no batch of ours is left, what the broker remembers."""
+    known = {producer.producer_id: producer for producer in tail.producers}
+    latest = next((known[one] for one in reversed(mirror.ids) if one in known), None)
+    return first_position(tail.end, mirror.ids[-1]) if latest is None else _remembered(tail.end, latest)
 
 
 def _remembered(end: int, producer: ProducerState) -> Position:
@@ -196,18 +214,20 @@ def _confirmed(mirror: Mirror, confirming: Confirming, tail: Tail) -> State:
     if tail.end < confirming.planned:
         return _in_vain(ready.refusals, "markers that are not there")
     position = _position(mirror, tail, ready.refusals)
+    if mirror.coordinated is not None and isinstance(position, Position | Lost):
+        position = replace(ready.position, offset=tail.end)  # our own data is where it was
     if not isinstance(position, Position):
         return position
-    if tail.end > confirming.until or not _all_markers(tail, ready.position.offset):
+    if tail.end > confirming.until or not _all_hidden(tail, ready.position.offset):
         return Lost(ready.refusals)  # something else is there: whether that can stay, only the source tells
     rest = ready.work[1:]
     work = (Gap(tail.end, confirming.until), *rest) if tail.end < confirming.until else rest
     return _begun(mirror, replace(ready, position=position, work=work))
 
 
-def _all_markers(tail: Tail, since: int) -> bool:
+def _all_hidden(tail: Tail, since: int) -> bool:
     batches = [batch for batch in read_batches(tail.data) if batch.next_offset > since]
-    return bool(batches) and batches[0].base_offset <= since and all(batch.is_control for batch in batches)
+    return bool(batches) and batches[0].base_offset <= since and all(fills_a_gap(batch) for batch in batches)
 
 
 # --- the source -------------------------------------------------------------------------------------------------------

@@ -14,17 +14,20 @@ from tidegate.mirror.model import (
     Append,
     Appended,
     ClaimProducerId,
+    Coordinated,
     DeleteRecords,
     Done,
+    FencePredecessors,
     Interrupted,
     ProducerIds,
     ReadSource,
     ReadTail,
     Refusal,
+    Transact,
     WriteMarkers,
 )
 from tidegate.mirror.source import SourceRead
-from tidegate.mirror.states import Mirror, Ready, Stopped
+from tidegate.mirror.states import Mirror, Ready, Stopped, Way
 from tidegate.mirror.transitions import after, forgotten
 
 MOST_STEPS = 4000
@@ -44,6 +47,8 @@ class Faults:
     freezes_before_markers: bool = False
     foreign: float = 0.0
     forgets: float = 0.0
+    doubled: float = 0.0
+    """A marker, by a broker that is killed while it writes it."""
     refused: float = 0.0
     """Of a batch, for a while; what is sent behind it is not."""
 
@@ -65,6 +70,7 @@ class World:
     faults: Faults
     source: SourceLog
     compacts: bool = False
+    way: Way = Way.MARKERS
     target: TargetBroker = field(default_factory=TargetBroker)
     ids: list[int] = field(default_factory=list)
     late: list[Callable[[], object]] = field(default_factory=list)
@@ -75,7 +81,7 @@ class World:
     """The first offset at which the target has something else than the source."""
     agreed: int = 0
     steps: int = 0
-    refused: float = 0.0
+    faults_now: Faults = Faults()
     deaths: int = 0
     came_late: int = 0
 
@@ -87,7 +93,7 @@ class World:
         return self.drifted_at is not None
 
     def _new_writer(self) -> Writer:
-        mirror = Mirror(tuple(self.ids), compacts=self.compacts, filler_key=b"filler")
+        mirror = Mirror(tuple(self.ids), way=self.way, compacts=self.compacts, filler_key=b"filler")
         return Writer(mirror, born_after_drift=self.drifted)
 
     def run(self, steps: int) -> None:
@@ -118,7 +124,7 @@ class World:
             self.deaths += 1
             self.writer = self._new_writer()
         action = self.writer.mirror.action()
-        holds_marker = isinstance(action, WriteMarkers) and not faults.freezes_before_markers
+        holds_marker = isinstance(action, WriteMarkers | Transact) and not faults.freezes_before_markers
         if rnd.random() < faults.freezes and len(self.frozen) < 2 and not holds_marker:
             self.writer.in_hand = action
             self.frozen.append(self.writer)
@@ -165,7 +171,7 @@ class World:
             self.stopped.append(writer.mirror.state)
 
     def _carried_out(self, action: Action, faults: Faults) -> Answer:
-        self.refused = faults.refused
+        self.faults_now = faults
         fate = self.rnd.random()
         if fate < faults.unsent:
             return Interrupted("not sent")
@@ -193,12 +199,26 @@ class World:
             case WriteMarkers(producer_id, epoch, count):
                 written = [self.target.write_marker(producer_id, epoch) for _ in range(count)]
                 return Done() if all(written) else INVALID_EPOCH
+            case FencePredecessors():
+                return self.target.fence_predecessors(doubled=self._doubled())
+            case Transact(producer, fillers):
+                return self._transacted(producer, fillers)
             case DeleteRecords(offset):
                 self.target.delete_records(offset)
                 return Done()
 
+    def _transacted(self, producer: Coordinated, fillers: int) -> Answer:
+        until = 2 if self.rnd.random() >= self.faults_now.unanswered else self.rnd.randrange(3)
+        doubled = self._doubled()
+        if not self.target.transact(producer, fillers, until=until, doubled=doubled):
+            return INVALID_EPOCH
+        return Done() if until == 2 else Interrupted("no answer")
+
+    def _doubled(self) -> bool:
+        return self.rnd.random() < self.faults_now.doubled
+
     def _produced(self, data: bytes) -> int | Refusal:
-        return NOT_ENOUGH_REPLICAS if self.rnd.random() < self.refused else self.target.produce(data)
+        return NOT_ENOUGH_REPLICAS if self.rnd.random() < self.faults_now.refused else self.target.produce(data)
 
     def _source_read(self, offset: int) -> SourceRead:
         return self.source.read(offset, self.rnd.randint(1, 8))
