@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from devstack import KafkaCluster
+from devstack.processes import eventually
 from support.mirror import writer_process
 from support.mirror.random_topic import COMPACTED, RandomTopic
 from support.mirror.writers import Pair, Writers, come_to, kill
@@ -21,14 +22,17 @@ from support.needs import starts
 from support.stack_fixtures import MakeTopic, Unique, topics_of
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
+from tidegate.kafka_client import mirror_requests as requests
 from tidegate.kafka_client.mirror_clients import MirrorTarget
 from tidegate.kafka_client.wire import Wire
+from tidegate.mirror import transitions
 from tidegate.mirror.batches import Stamp, restamped
 from tidegate.mirror.model import Appended, Interrupted, Tail
 from tidegate.mirror.records import filler
 
 BOTH_CLEAN = {"cleanup.policy": "compact,delete", "retention.ms": "-1"}
 """A compacted target has to forget what filled the offsets before the source's start."""
+FORGETFUL = {"producer.id.expiration.ms": "1000", "producer.id.expiration.check.interval.ms": "300"}
 REPLICATED = {"min.insync.replicas": "2"}
 
 
@@ -43,6 +47,11 @@ def elsewhere() -> Iterator[KafkaCluster]:
 @pytest.fixture
 def make_copy(elsewhere: KafkaCluster, unique: Unique) -> Iterator[MakeTopic]:
     yield from topics_of(elsewhere, unique)
+
+
+def end_of_log(kafka: KafkaCluster, topic: str) -> int:
+    with closing(Wire(Connection(kafka.bootstrap))) as wire:
+        return writer_process.end_of(wire, topic)
 
 
 def copied(pair: Pair, folder: Path, *, compacts: bool = False) -> str:
@@ -96,6 +105,43 @@ def test_nothing_is_sent_on_another_connection_than_that_on_which_the_end_was_re
         assert isinstance(target.write_markers(10**6, 0, 1), Interrupted)
         assert target.tail(1) == Tail(0, 0)
         assert target.append((batch,)) == Appended((0,))
+
+
+@pytest.mark.nightly
+def test_a_mirror_outlives_the_epochs_of_its_producer_id(
+    pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transitions, "ROLL_EPOCH", 20)
+
+    assert copied(pair, tmp_path).startswith("done")
+
+    assert len(list(tmp_path.iterdir())) > 2
+    pair.assert_equal()
+
+
+@pytest.mark.nightly
+def test_a_mirror_goes_on_after_the_broker_has_forgotten_its_producer(
+    kafka: KafkaCluster, make_topic: MakeTopic, unique: Unique, tmp_path: Path
+) -> None:
+    topic = make_topic()
+    log = RandomTopic(kafka.bootstrap, topic, seed=3)
+    with KafkaCluster.start(properties=FORGETFUL) as cluster, closing(Wire(Connection(cluster.bootstrap))) as wire:
+        copy = next(topics_of(cluster, unique))()
+        pair = Pair(kafka.bootstrap, topic, cluster.bootstrap, copy)
+        producers = requests.describe_producers(TopicPartition(copy, 0))
+
+        def forgotten() -> bool:
+            leader = requests.leader_of(wire, TopicPartition(copy, 0), "look")
+            answer = wire.ask(leader, producers, what="look", timeout_s=5)
+            return not requests.listed(answer).active_producers
+
+        for empties in (False, True, False):
+            log.write(300)
+            if empties:
+                log.delete_before(end_of_log(kafka, topic))
+            assert copied(pair, tmp_path).startswith("done")
+            pair.assert_equal()
+            assert eventually(forgotten, 30)
 
 
 @pytest.fixture
@@ -167,7 +213,7 @@ class Trouble:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(8))
 def test_brokers_and_writers_may_be_killed_at_once(
     seed: int, kafka3: KafkaCluster, kafka: KafkaCluster, make_topic: MakeTopic, make_topic3: MakeTopic, tmp_path: Path
 ) -> None:
