@@ -29,6 +29,7 @@ from tidegate.mirror import transitions
 from tidegate.mirror.batches import Stamp, restamped
 from tidegate.mirror.model import Appended, Interrupted, Tail
 from tidegate.mirror.records import filler
+from tidegate.mirror.states import Way
 
 BOTH_CLEAN = {"cleanup.policy": "compact,delete", "retention.ms": "-1"}
 """A compacted target has to forget what filled the offsets before the source's start."""
@@ -54,19 +55,24 @@ def end_of_log(kafka: KafkaCluster, topic: str) -> int:
         return writer_process.end_of(wire, topic)
 
 
-def copied(pair: Pair, folder: Path, *, compacts: bool = False) -> str:
+def copied(pair: Pair, folder: Path, *, compacts: bool = False, way: Way = Way.MARKERS) -> str:
     """What became of it, by a writer in this process."""
     with (
         closing(Wire(Connection(pair.source))) as theirs,
         closing(Wire(Connection(pair.target))) as ours,
     ):
-        copier = writer_process.copier(theirs, ours, pair.topic, pair.copy, folder, compacts=compacts)
+        copier = writer_process.copier(theirs, ours, pair.topic, pair.copy, folder, compacts=compacts, way=way)
         return writer_process.run(copier, writer_process.end_of(theirs, pair.topic))
 
 
-@pytest.mark.parametrize("compacts", [False, True], ids=["", "compacted"])
+@pytest.mark.parametrize(
+    ("compacts", "way"),
+    [(False, Way.MARKERS), (True, Way.MARKERS), (False, Way.TRANSACTIONS)],
+    ids=["", "compacted", "by transactions"],
+)
 def test_a_random_log_is_copied(
     compacts: bool,
+    way: Way,
     kafka: KafkaCluster,
     elsewhere: KafkaCluster,
     make_topic: MakeTopic,
@@ -83,11 +89,11 @@ def test_a_random_log_is_copied(
     else:
         log.delete_before(100)
 
-    assert copied(pair, tmp_path, compacts=compacts).startswith("done")
+    assert copied(pair, tmp_path, compacts=compacts, way=way).startswith("done")
     pair.assert_equal()
 
     log.write(100)
-    assert copied(pair, tmp_path, compacts=compacts).startswith("done")
+    assert copied(pair, tmp_path, compacts=compacts, way=way).startswith("done")
     pair.assert_equal()
 
 
@@ -152,10 +158,17 @@ def pair(kafka: KafkaCluster, elsewhere: KafkaCluster, make_topic: MakeTopic, ma
     return Pair(kafka.bootstrap, topic, elsewhere.bootstrap, make_copy())
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(60, marks=pytest.mark.nightly)])
-def test_a_writer_may_be_killed_in_any_state(kills: int, pair: Pair, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kills", "way"),
+    [
+        (3, Way.MARKERS),
+        pytest.param(60, Way.MARKERS, marks=pytest.mark.nightly),
+        pytest.param(20, Way.TRANSACTIONS, marks=pytest.mark.nightly),
+    ],
+)
+def test_a_writer_may_be_killed_in_any_state(kills: int, way: Way, pair: Pair, tmp_path: Path) -> None:
     rnd = random.Random(kills)
-    with Writers(pair, tmp_path) as writers:
+    with Writers(pair, tmp_path, way) as writers:
         for _ in range(kills):
             process = writers.start()
             come_to(process, rnd.randrange(1, 400 // kills))
@@ -168,7 +181,8 @@ def test_a_writer_may_be_killed_in_any_state(kills: int, pair: Pair, tmp_path: P
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(5))
 def test_a_frozen_writer_finds_that_another_went_on(seed: int, pair: Pair, tmp_path: Path) -> None:
-    """Both end alike, unless it was frozen just when it sent the last marker of a gap: then that is seen."""
+    """Whoever is behind the other one gives up, or both end. Where it was frozen just when it sent the last marker of a
+    gap, that is seen."""
     rnd = random.Random(seed)
     with Writers(pair, tmp_path) as writers:
         zombie = writers.start()
@@ -179,10 +193,9 @@ def test_a_frozen_writer_finds_that_another_went_on(seed: int, pair: Pair, tmp_p
         zombie.send_signal(signal.SIGCONT)
         ends = [come_to(zombie, sys.maxsize), come_to(successor, sys.maxsize)]
 
-    if all(end.startswith("done") for end in ends):
+    if not any("drifted=True" in end for end in ends):
+        assert any(end.startswith("done") for end in ends), ends
         pair.assert_equal()
-    else:
-        assert "drifted=True" in "".join(ends), ends
 
 
 class Trouble:
@@ -213,26 +226,35 @@ class Trouble:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("way", list(Way))
+@pytest.mark.parametrize("seed", range(6))
 def test_brokers_and_writers_may_be_killed_at_once(
-    seed: int, kafka3: KafkaCluster, kafka: KafkaCluster, make_topic: MakeTopic, make_topic3: MakeTopic, tmp_path: Path
+    seed: int,
+    way: Way,
+    kafka3: KafkaCluster,
+    kafka: KafkaCluster,
+    make_topic: MakeTopic,
+    make_topic3: MakeTopic,
+    tmp_path: Path,
 ) -> None:
+    """A killed broker may write a transaction's marker twice; where that was the last one of a gap, it is seen."""
     rnd = random.Random(seed)
     topic = make_topic()
     RandomTopic(kafka.bootstrap, topic, seed=seed).write(3000)
     pair = Pair(kafka.bootstrap, topic, kafka3.bootstrap, make_topic3(replication_factor=3, config=REPLICATED))
     trouble = Trouble(kafka3, rnd)
-    with Writers(pair, tmp_path) as writers:
+    with Writers(pair, tmp_path, way) as writers:
         for _ in range(6):
             process = writers.start()
             come_to(process, rnd.randrange(1, 30))
             rnd.choice(trouble.kinds)()
             if rnd.random() < 0.5:
-                kill(process)
-            else:
                 come_to(process, rnd.randrange(1, 30))
-                kill(process)
+            kill(process)
         kafka3.wait_ready()
+        end = come_to(writers.start(), sys.maxsize)
 
-        assert come_to(writers.start(), sys.maxsize).startswith("done")
+    if way is Way.TRANSACTIONS and "drifted=True" in end:
+        return
+    assert end.startswith("done"), end
     pair.assert_equal()

@@ -114,11 +114,11 @@ def describe_producers(partition: TopicPartition) -> Any:
     return DescribeProducersRequest(topics=[topic_class(name=partition.topic, partition_indexes=[partition.partition])])
 
 
-def produce(partition: TopicPartition, batch: bytes, timeout_ms: int) -> Any:
+def produce(partition: TopicPartition, batch: bytes, timeout_ms: int, transactional_id: str | None = None) -> Any:
     topic_class = ProduceRequest.TopicProduceData
     row = topic_class.PartitionProduceData(index=partition.partition, records=batch)
     return ProduceRequest(
-        transactional_id=None,
+        transactional_id=transactional_id,
         acks=-1,
         timeout_ms=timeout_ms,
         topic_data=[topic_class(name=partition.topic, partition_data=[row])],

@@ -137,13 +137,13 @@ def write_batch(
     return _sealed(head, records)
 
 
-def restamped(data: bytes, stamp: Stamp) -> bytes:
+def restamped(data: bytes, stamp: Stamp, *, transactional: bool = False) -> bytes:
     """The same records as another producer's batch, without what a broker notes: a broker gives them their offsets.
 
     The batch has to be one that ``read_batches`` yielded, or ``write_batch`` made: its checksum is not looked at.
     """
     fields = list(_HEADER.unpack_from(data))
-    fields[0], fields[2], fields[5] = 0, -1, fields[5] & CODEC
+    fields[0], fields[2], fields[5] = 0, -1, fields[5] & CODEC | (_TRANSACTIONAL if transactional else 0)
     fields[9:12] = stamp.producer_id, stamp.epoch, stamp.sequence
     return _sealed(_HEADER.pack(*fields), data[HEADER_BYTES:])
 

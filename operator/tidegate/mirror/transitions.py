@@ -47,7 +47,7 @@ from tidegate.mirror.states import (
 
 _WIDER: Final = 8
 MOST_REFUSALS: Final = 10
-"""One after the other, without a batch that was taken in between: somebody else uses the producer id."""
+"""One after the other, without a batch that was taken in between: another writer goes ahead each time."""
 
 
 def after(mirror: Mirror, action: Action, answer: Answer) -> Mirror:
@@ -116,7 +116,7 @@ def _in_vain(refusals: int, what: str) -> Lost | Stopped:
     if refusals + 1 < MOST_REFUSALS:
         return Lost(refusals + 1)
     reason = f"the target has refused what was to follow its end {MOST_REFUSALS} times, the last time with {what}"
-    return Stopped(f"{reason}: does something else write as the same producer?", drifted=False)
+    return Stopped(f"{reason}: is another writer of this mirror at work?", drifted=False)
 
 
 def _claimed(mirror: Mirror, answer: ProducerIds) -> Mirror:

@@ -1,7 +1,8 @@
 """Copies one partition until the target has reached an offset: a process that tests kill and freeze.
 
-``python writer_process.py SOURCE TARGET TOPIC COPY UNTIL FOLDER``: bootstrap servers of both, the topic and its copy,
-the offset, and where the producer ids are kept. Prints each state that it comes to, and last ``done`` or ``stopped``.
+``python writer_process.py SOURCE TARGET TOPIC COPY UNTIL FOLDER WAY``: bootstrap servers of both, the topic and its
+copy, the offset, where the producer ids are kept, and how gaps are filled. Prints each state that it comes to, and last
+``done`` or ``stopped``.
 """
 
 from __future__ import annotations
@@ -15,21 +16,33 @@ from support.mirror.id_file import IdFile
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
 from tidegate.kafka_client.mirror_clients import MirrorSource, MirrorTarget, new_producer_id
+from tidegate.kafka_client.mirror_coordinator import MirrorCoordinator
 from tidegate.kafka_client.wire import Wire
 from tidegate.mirror.copier import Copier
 from tidegate.mirror.model import Interrupted
-from tidegate.mirror.states import Mirror, Ready
+from tidegate.mirror.states import Mirror, Ready, Way
 
 PAUSE_S = 0.02
 
 
-def copier(source: Wire, target: Wire, topic: str, copy: str, folder: Path, *, compacts: bool = False) -> Copier:
-    ids = IdFile(folder, lambda: new_producer_id(target))
+def copier(
+    source: Wire,
+    target: Wire,
+    topic: str,
+    copy: str,
+    folder: Path,
+    *,
+    compacts: bool = False,
+    way: Way = Way.MARKERS,
+) -> Copier:
+    key = b"filler" if compacts else None
+    partition = TopicPartition(copy, 0)
     return Copier(
-        Mirror(compacts=compacts, filler_key=b"filler" if compacts else None),
+        Mirror(way=way, compacts=compacts, filler_key=key),
         MirrorSource(source, TopicPartition(topic, 0)),
-        MirrorTarget(target, TopicPartition(copy, 0)),
-        ids,
+        MirrorTarget(target, partition),
+        IdFile(folder, lambda: new_producer_id(target)),
+        MirrorCoordinator(target, f"mirror-{copy}", partition, key),
     )
 
 
@@ -57,11 +70,10 @@ def end_of(source: Wire, topic: str) -> int:
     return read.last_stable
 
 
-def main(source: str, target: str, topic: str, copy: str, until: str, folder: str, *flags: str) -> None:
+def main(source: str, target: str, topic: str, copy: str, until: str, folder: str, way: str) -> None:
     with closing(Wire(Connection(source))) as theirs, closing(Wire(Connection(target))) as ours:
-        print(
-            run(copier(theirs, ours, topic, copy, Path(folder), compacts="compacts" in flags), int(until)), flush=True
-        )
+        copying = copier(theirs, ours, topic, copy, Path(folder), way=Way(way))
+        print(run(copying, int(until)), flush=True)
 
 
 if __name__ == "__main__":

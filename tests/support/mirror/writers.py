@@ -13,6 +13,7 @@ from typing import Self
 
 from support.mirror import writer_process
 from support.mirror.random_topic import consumed
+from tidegate.mirror.states import Way
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 END_S = 60.0
@@ -40,13 +41,14 @@ class Writers:
 
     pair: Pair
     folder: Path
+    way: Way = Way.MARKERS
     _running: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def start(self) -> subprocess.Popen[str]:
         """One that copies all that the source has by now."""
         pair = self.pair
         until = consumed(pair.source, pair.topic)[1]
-        names = [pair.source, pair.target, pair.topic, pair.copy, str(until), str(self.folder)]
+        names = [pair.source, pair.target, pair.topic, pair.copy, str(until), str(self.folder), self.way]
         command = [sys.executable, str(Path(writer_process.__file__)), *names]
         self._running.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT))
         return self._running[-1]
