@@ -200,16 +200,20 @@ class MirrorTarget:
 
 
 def new_producer_id(wire: Wire) -> int:
-    """One that no producer has (InitProducerId)."""
+    """One that no producer has (InitProducerId). A broker that has just begun may need a moment."""
     what = "ask for a producer id"
-    answer = wire.ask_any(
-        lambda: InitProducerIdRequest(
-            transactional_id=None, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1, max_version=4
-        ),
-        what=what,
-    )
-    check(answer.error_code, what)
-    return int(answer.producer_id)
+
+    def attempt(_: bool) -> int:
+        answer = wire.ask_any(
+            lambda: InitProducerIdRequest(
+                transactional_id=None, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1, max_version=4
+            ),
+            what=what,
+        )
+        check(answer.error_code, what)
+        return int(answer.producer_id)
+
+    return wire.patiently(attempt, wire.deadline())
 
 
 def _check(code: int, what: str, needs: tuple[Right, ...]) -> None:
