@@ -18,8 +18,9 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 ONE_WRITER = Faults(unsent=0.05, unanswered=0.08, dies=0.06, forgets=0.02, refused=0.05)
 """It dies and is followed by another one; what it has sent was carried out by then, or never is."""
-LATE_DATA = Faults(unsent=0.05, unanswered=0.05, late_data=0.05, dies=0.05, freezes=0.08, forgets=0.02, refused=0.05)
-"""Several writers at once, whose data may arrive at any time later; markers do not."""
+LATE_DATA = Faults(unsent=0.05, unanswered=0.05, late_data=0.05, dies=0.05, freezes=0.08, refused=0.05)
+"""Several writers at once, whose data may arrive at any time later; markers do not. No broker forgets the producer:
+of an empty log two writers would then have different ideas of its last sequence number."""
 ANYTHING = Faults(
     unsent=0.05,
     unanswered=0.05,

@@ -144,16 +144,8 @@ def _found(mirror: Mirror, tail: Tail, refusals: int) -> State:
     if not isinstance(position, Position):
         return position
     if not tail.data:
-        return _from_empty(tail, position, refusals)
+        return Ready(position, tail.start, source_start=tail.start, refusals=refusals)
     return Comparing(tail, position, max(tail.window, tail.start), refusals)
-
-
-def _from_empty(tail: Tail, position: Position, refusals: int) -> State:
-    ready = Ready(position, tail.start, source_start=tail.start, refusals=refusals)
-    known = {producer.producer_id for producer in tail.producers}
-    if tail.end and position.stamp.producer_id not in known:
-        return Claiming(ready)  # forgotten: whatever is late of the old producer id would be taken
-    return ready
 
 
 def _position(mirror: Mirror, tail: Tail, refusals: int) -> Position | Doubting | Lost | Stopped:
@@ -180,7 +172,8 @@ def _position(mirror: Mirror, tail: Tail, refusals: int) -> Position | Doubting 
 
 
 def _by_memory(mirror: Mirror, tail: Tail) -> Position:
-    """Where no batch of ours is left, what the broker remembers."""
+    """Where no batch of ours is left, what the broker remembers. Of a producer that it has forgotten it takes anything,
+    once: a new producer id would have each of several writers append, this one only the first."""
     known = {producer.producer_id: producer for producer in tail.producers}
     latest = next((known[one] for one in reversed(mirror.ids) if one in known), None)
     return first_position(tail.end, mirror.ids[-1]) if latest is None else _remembered(tail.end, latest)

@@ -179,9 +179,9 @@ def test_a_new_log_begins_with_the_first_stamp() -> None:
     assert led_to(Ready, Lost(), Tail(0, 0)).position == Position(0, Stamp(OURS, 0, 0), fresh=True)
 
 
-def test_an_empty_log_of_a_producer_that_is_forgotten_goes_on_with_another() -> None:
-    claiming = led_to(Claiming, Lost(), Tail(7, 7, producers=(ProducerState(THEIRS, 0, 3),)))
-    ready = led_to(Ready, claiming, ProducerIds((OURS, NEXT)))
+def test_an_empty_log_of_a_producer_that_is_forgotten_goes_on_with_the_latest_id() -> None:
+    """Two writers with a new id each would both be taken."""
+    ready = led_to(Ready, Lost(), Tail(7, 7, producers=(ProducerState(THEIRS, 0, 3),)), ids=(OURS, NEXT))
 
     assert ready.position == Position(7, Stamp(NEXT, 0, 0), fresh=True)
 
