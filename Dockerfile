@@ -133,7 +133,7 @@ LABEL org.opencontainers.image.title="Tidegate Spark job" \
     org.opencontainers.image.revision="${REVISION}" \
     org.opencontainers.image.source="${SOURCE}"
 
-# --- the agent, for an init container that copies it into a consumer's pod --------------------------------------------
+# --- the agents, for an init container that copies them into a consumer's pod -----------------------------------------
 FROM ${DEBIAN_IMAGE} AS agent-tools
 RUN apt-get update -qq \
     && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends busybox-static
@@ -164,10 +164,25 @@ COPY agents/python /agent/python
 RUN find /agent -name __pycache__ -prune -exec rm -rf {} + \
     && cd /agent/python && rm -rf pyproject.toml README.md tidegate_agent.pth
 
+# Without its tests, which `make test` runs. What goes into the jar is what is listed, and nothing else.
+FROM spark-base AS agent-java
+RUN apt-get update -qq \
+    && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends maven openjdk-17-jdk-headless
+COPY agents/java /src
+RUN mvn -q -B -ntp -C -f /src/pom.xml -Dmaven.test.skip -Dspotless.check.skip package \
+        org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies -DincludeScope=runtime \
+        -DexcludeGroupIds=io.tidegate.agent -DoutputDirectory=/jars \
+    && cd /jars && sha256sum --quiet --strict --check /src/jars.sha256 \
+    && [ "$(ls)" = "$(cut -c 67- /src/jars.sha256)" ] \
+    && install -D -m 0644 /src/agent/target/tidegate-agent.jar /agent/java/tidegate-agent.jar
+
 FROM scratch AS agent
 COPY --from=agent-tools /bin/busybox /bin/busybox
 COPY --from=agent-tools /described /
 COPY --from=agent-environment /agent /opt/tidegate/agent
+COPY --from=agent-java /agent /opt/tidegate/agent
+# For the image's bill of materials: what was moved into packages of the agent's own, where Syft does not find it.
+COPY agents/java/relocated.cdx.json /opt/tidegate/sbom/
 COPY agents/install /opt/tidegate/agent/install
 COPY LICENSE /opt/tidegate/LICENSE
 USER 10001:10001
@@ -176,7 +191,7 @@ ARG VERSION=0.1.0
 ARG REVISION=unknown
 ARG SOURCE=unknown
 LABEL org.opencontainers.image.title="Tidegate agent" \
-    org.opencontainers.image.description="Copies the agent for Python consumers into the folder that it is told" \
+    org.opencontainers.image.description="Copies the agents for Python and Java consumers into the folder that it is told" \
     org.opencontainers.image.licenses="Apache-2.0" \
     org.opencontainers.image.version="${VERSION}" \
     org.opencontainers.image.revision="${REVISION}" \

@@ -1,5 +1,6 @@
 """The fixtures and hooks of every test."""
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 from support.needs import pytest_runtest_call, pytest_runtest_setup
@@ -18,6 +19,9 @@ from support.stack_fixtures import (
     pytest_terminal_summary,
     unique,
 )
+
+# What fails in a scene shows the values that it compared, as in a test.
+pytest.register_assert_rewrite("support.gate_scenes", "support.java_scenes")
 
 # How long an example takes says how busy the machine is, and nothing about the code.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -33,6 +33,7 @@ release. `make nightly PARTS="seeds pods"` runs some of its parts.
 
 _PYTEST: Final = (sys.executable, "-m", "pytest", "-q")
 _BESIDE: Final = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
+_JAVA: Final = "tests/agent/java"
 _SUMMARY: Final = re.compile(r"^=* ?((?:\d+ [a-z]+(?:, )?)+) in [\d.]+s")
 
 
@@ -70,8 +71,9 @@ def parts(today: date) -> tuple[Part, ...]:
         Part(
             "tests",
             "tests marked `nightly`",
-            [*_PYTEST, *_BESIDE, "-m", "nightly and not e2e_cluster", "tests"],
+            [*_PYTEST, *_BESIDE, "-m", "nightly and not e2e_cluster", f"--ignore={_JAVA}", "tests"],
         ),
+        Part("java", "Java's consumers, in pairs of all that they run on", [*_PYTEST, "-m", "nightly", _JAVA]),
         Part(
             "retention",
             "offsets kept for three retentions",

@@ -3,16 +3,18 @@
 import os
 import shutil
 import tempfile
+import zipfile
 from pathlib import Path
 from typing import Final
 
 from devstack import prerequisites
 from devstack.checksums import verify_jars
+from devstack.errors import StackError
 from devstack.toolcache import DEV, MAVEN_COPY, Build, Tool
 
 SOURCE: Final = DEV.parent / "agents" / "java"
 CONTRACT: Final = DEV.parent / "agents" / "contract"
-_SUMS: Final = SOURCE / "core" / "jars.sha256"
+_SUMS: Final = SOURCE / "jars.sha256"
 _VECTORS: Final = (CONTRACT / "vectors.json", CONTRACT / "traces.json")
 _MOST_LINES: Final = 60
 
@@ -33,6 +35,7 @@ def java_agent(folder: Path = SOURCE) -> Tool:
             shutil.copytree(folder, copied, dirs_exist_ok=True, ignore=shutil.ignore_patterns("target"))
             fetched = Path(copied, "fetched")
             given = [f"-Dcontract.folder={CONTRACT}", "-DincludeScope=runtime", f"-DoutputDirectory={fetched}"]
+            given += ["-DexcludeGroupIds=io.tidegate.agent"]
             mvn = [prerequisites.maven().path, "-B", "-ntp", "-C", "-Dstyle.color=never"]
             jvm = f"-XX:TieredStopAtLevel=1 {os.environ.get('MAVEN_OPTS', '')}".strip()
             command = [*mvn, "-f", str(Path(copied, "pom.xml")), "verify", MAVEN_COPY, *given]
@@ -42,6 +45,20 @@ def java_agent(folder: Path = SOURCE) -> Tool:
                 shutil.copy(jar, build.folder)
 
     return Tool("java-agent", "the Java agent, with its tests", "Maven", (15, 60), made_from, build)
+
+
+def agent_jar() -> Path:
+    """The jar for ``-javaagent``. Raises `StackError` where there is none."""
+    folder = java_agent().folder()
+    found = [jar for jar in sorted(folder.glob("*.jar")) if _is_agent(jar)]
+    if len(found) != 1:
+        raise StackError(f"{folder} has {len(found)} jars that name a Premain-Class, not one: {found}")
+    return found[0]
+
+
+def _is_agent(jar: Path) -> bool:
+    with zipfile.ZipFile(jar) as archive:
+        return b"Premain-Class:" in archive.read("META-INF/MANIFEST.MF")
 
 
 def _wrong(log: str) -> str:

@@ -151,14 +151,14 @@ def toolcache() -> Toolcache:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One of the stack's tools: an artifact that Maven or Go makes, the first time in `seconds` (least, most).
+    """One of the stack's tools: an artifact that Maven, Go or uv makes, the first time in `seconds` (least, most).
 
     `seconds` are those of a machine with two cores.
     """
 
     name: str
     label: str
-    made_by: Literal["Maven", "Go"]
+    made_by: Literal["Maven", "Go", "uv"]
     seconds: tuple[int, int]
     made_from: tuple[Path | str, ...]
     build: Callable[[Build], None]
@@ -178,7 +178,7 @@ class Tool:
         return self.folder() / self.name
 
 
-def _maven(name: str, label: str, pom: Path, sums: str, seconds: tuple[int, int], *definitions: str) -> Tool:
+def maven_jars(name: str, label: str, pom: Path, sums: str, seconds: tuple[int, int], *definitions: str) -> Tool:
     """``sums``: the list of the jars' checksums, beside the pom. ``definitions``: properties of the pom that are to be
     others, as ``kafka.version=3.9.2``."""
     listed = pom.with_name(sums)
@@ -258,14 +258,14 @@ def _copy_spark_operator_module(build: Build) -> None:
 
 _SPARK_OPERATOR = DEV / "go" / "spark-operator"
 
-KAFKA = _maven(
+KAFKA = maven_jars(
     f"kafka-{KAFKA_VERSION}",
     f"Kafka {KAFKA_VERSION} (jars)",
     DEV / "kafka" / "pom.xml",
     f"jars-{KAFKA_VERSION}.sha256",
     (10, 60),
 )
-SPARK_CONNECTOR = _maven(
+SPARK_CONNECTOR = maven_jars(
     "spark-kafka-connector", "Spark-Kafka connector (jars)", DEV / "spark" / "pom.xml", "jars.sha256", (5, 30)
 )
 ETCD = _go("etcd", ETCD_VERSION, "go.etcd.io/etcd/server/v3", (30, 60))
@@ -300,7 +300,7 @@ def kafka_broker(version: str) -> Tool:
     """The jars of a broker of another release, without the command-line tools."""
     pom = DEV / "kafka" / "broker" / "pom.xml"
     label, sums = f"Kafka {version} (jars)", f"jars-{version}.sha256"
-    return _maven(f"kafka-{version}", label, pom, sums, (10, 60), f"kafka.version={version}")
+    return maven_jars(f"kafka-{version}", label, pom, sums, (10, 60), f"kafka.version={version}")
 
 
 def kafka_libs(version: str = KAFKA_VERSION) -> Path:

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from devstack.java_clients import CLIENT_VERSIONS, kafka_client
 from devstack.toolcache import (
     COREDNS,
     ETCD,
@@ -25,7 +26,8 @@ from devstack.toolcache import (
 UP: Final[tuple[Tool, ...]] = (KAFKA, ETCD, KUBE_APISERVER)
 DEMO: Final = (KAFKA, SPARK_CONNECTOR, ETCD, KUBE_APISERVER)
 OLD_KAFKA: Final = kafka_broker(OLD_KAFKA_VERSION)
-TEST: Final = (*DEMO, OLD_KAFKA, SPARK_OPERATOR_FILES, HELM, KUBE_SCORE)
+OLDEST_AND_NEWEST_CLIENT: Final = (kafka_client(CLIENT_VERSIONS[0]), kafka_client(CLIENT_VERSIONS[-1]))
+TEST: Final = (*DEMO, OLD_KAFKA, *OLDEST_AND_NEWEST_CLIENT, SPARK_OPERATOR_FILES, HELM, KUBE_SCORE)
 NODE: Final = (
     *TEST,
     *(KUBE_CONTROLLER_MANAGER, KUBE_SCHEDULER, KUBELET, KUBE_PROXY, COREDNS, PAUSE, SPARK_OPERATOR),

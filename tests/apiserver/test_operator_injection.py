@@ -227,6 +227,45 @@ def test_a_selected_pod_is_injected_and_others_are_as_they_were(running: Running
     assert running.operator.metric("tidegate_webhook_admissions_total", outcome="Injected") >= 2
 
 
+JAVA_AGENT = "-javaagent:/tidegate/java/tidegate-agent.jar"
+
+
+def test_pods_of_java_consumers_get_the_agent_after_what_their_jvm_loads_already(
+    running: Running, unique: Unique
+) -> None:
+    cluster, app = running.cluster, unique()
+    cluster.resources.policy(app, "payments", latest={"maxAge": "1h"}, consumers=consumers(app, format="Java"))
+    elsewhere = {"configMapKeyRef": {"name": "jvm", "key": "options"}}
+
+    pod = cluster.injected_pod(
+        app, app, container={"env": [{"name": "JAVA_TOOL_OPTIONS", "value": "-javaagent:/otel/agent.jar"}]}
+    )
+    from_elsewhere = cluster.pod(
+        unique("elsewhere"), app, container={"env": [{"name": "JAVA_TOOL_OPTIONS", "valueFrom": elsewhere}]}
+    )
+    either = cluster.pod(unique("auto"), "somebody-else", labels={"tidegate.io/inject": "auto"})
+
+    assert env(pod) == {
+        "JAVA_TOOL_OPTIONS": f"-javaagent:/otel/agent.jar {JAVA_AGENT}",
+        "TIDEGATE_AGENT": "1",
+        "TIDEGATE_CONTROL_TOPIC": "__tidegate",
+        "TIDEGATE_GROUP": "payments",
+        "TIDEGATE_LATEST_MAX_AGE": "3600000",
+    }
+    assert pod.spec.init_containers[0].command == ["/opt/tidegate/agent/install", "/tidegate", "java"]
+    assert from_elsewhere.spec.containers[0].env[0].value_from.config_map_key_ref.key == "options"
+    assert env(from_elsewhere)["JAVA_TOOL_OPTIONS"] == f"$(TIDEGATE_JAVA_TOOL_OPTIONS) {JAVA_AGENT}"
+    assert env(either)["JAVA_TOOL_OPTIONS"] == JAVA_AGENT
+    assert env(either)["PYTHONPATH"] == "/tidegate/python"
+    # A changed policy has its pods looked at now, not in a minute.
+    cluster.resources.patch_policy(app, consumers={"rollout": "WhenNext"})
+    versions = [{"image": "registry.example.com/tidegate-agent:1", "pods": 2}]
+    until(
+        lambda: (cluster.resources.get_policy(app)["status"].get("injection") or {}).get("versions") == versions,
+        "the status has the agent's version in both pods",
+    )
+
+
 def test_the_topics_that_an_injected_pod_obeys_are_made_for_it(
     running: Running, kafka: KafkaCluster, unique: Unique
 ) -> None:

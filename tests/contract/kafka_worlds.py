@@ -24,6 +24,7 @@ from support.fake_kafka import FakeClock, FakeConsumer, FakeKafka, FakeProducer
 from tidegate.clock import Clock, SystemClock
 from tidegate.cluster import Kafka
 from tidegate.kafka.connection import Connection
+from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import GroupState, GroupType, Offsets, TopicPartition
 from tidegate.kafka_client.client import KafkaClient
 
@@ -110,6 +111,20 @@ def until(world: World, reached: Callable[[], bool], what: str, *, timeout_s: fl
     while not reached():
         assert world.clock.monotonic() < limit, f"not within {timeout_s} s: {what}"
         world.clock.sleep(0.02)
+
+
+def commit_plainly(world: World, group_id: str, offsets: Offsets) -> None:
+    """``alter``, again where the coordinator is not there yet: then nothing was done."""
+    altering = world.kafka.writer(group_id, transaction_timeout_s=20)
+
+    def done() -> bool:
+        try:
+            altering.alter(group_id, offsets)
+        except Unavailable:
+            return False
+        return True
+
+    until(world, done, f"offsets of group {group_id} are committed")
 
 
 def _wait_stable(world: World, group_id: str) -> None:

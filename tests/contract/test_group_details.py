@@ -6,14 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from contract.kafka_worlds import FakeWorld, RealWorld, World, new_group, until
+from contract.kafka_worlds import FakeWorld, RealWorld, World, commit_plainly, new_group, until
 from support.fake_details import FakeDetails
 from tidegate.cli.describing import GroupDetails
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.errors import Unavailable
-from tidegate.kafka.model import GroupType, TopicPartition
+from tidegate.kafka.model import GroupType, ListedGroup, TopicPartition
 from tidegate.kafka_client.group_details import KafkaGroupDetails
-from tidegate.kafka_client.group_requests import ListedGroup
 
 
 class Stage:
@@ -26,17 +24,7 @@ class Stage:
         return next((row for row in self.details.listing() if row.group_id == group_id), None)
 
     def commit_plainly(self, group_id: str) -> None:
-        """Again where the coordinator is not there yet: then nothing was done."""
-        writer = self.world.kafka.writer(group_id, transaction_timeout_s=20)
-
-        def done() -> bool:
-            try:
-                writer.alter(group_id, {TopicPartition(self.topic, 0): 0})
-            except Unavailable:
-                return False
-            return True
-
-        until(self.world, done, f"offsets of group {group_id} are committed")
+        commit_plainly(self.world, group_id, {TopicPartition(self.topic, 0): 0})
 
 
 @pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.kafka)])

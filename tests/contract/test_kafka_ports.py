@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from contract.kafka_worlds import HEARTBEAT_S, FakeWorld, RealWorld, World, new_group, until
+from contract.kafka_worlds import HEARTBEAT_S, FakeWorld, RealWorld, World, commit_plainly, new_group, until
 from support import fake_kafka
 from tidegate.kafka.errors import (
     Fenced,
@@ -19,7 +19,7 @@ from tidegate.kafka.errors import (
     Unavailable,
     UnknownPartitions,
 )
-from tidegate.kafka.model import Generation, Group, GroupState, GroupType, LogBounds, Offsets, Topic, TopicPartition
+from tidegate.kafka.model import Generation, Group, GroupState, GroupType, LogBounds, Topic, TopicPartition
 from tidegate.kafka.ports import Guest, OffsetWriter, TopicWatch
 from tidegate.kafka_client import membership
 from tidegate.resources.connection import GroupKind, Support
@@ -37,20 +37,6 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
 
 def writer(world: World, group_id: str) -> OffsetWriter:
     return world.kafka.writer(group_id, transaction_timeout_s=20)
-
-
-def commit_plainly(world: World, group_id: str, offsets: Offsets) -> None:
-    """``alter``, again where the coordinator is not there yet: then nothing was done."""
-    altering = writer(world, group_id)
-
-    def done() -> bool:
-        try:
-            altering.alter(group_id, offsets)
-        except Unavailable:
-            return False
-        return True
-
-    until(world, done, f"offsets of group {group_id} are committed")
 
 
 def described(world: World, group_id: str) -> Group:

@@ -2,6 +2,9 @@
 
 Ours: an application that reads a topic to its end, run by ``python -m tidegate_agent run``. Anchor: the same
 application, run by Python. Whole processes in turns, the same records; each measures from its first record to its last.
+
+The same of Java's consumers with ``-javaagent``: records by the CPU seconds that they take (`perf.java_agent_cost`),
+also of nine partitions while the gate of a tenth is closed; and, in ``agent-start.json``, what a process's start takes.
 """
 
 from __future__ import annotations
@@ -15,10 +18,9 @@ import tempfile
 import uuid
 from pathlib import Path
 
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
-
 from devstack import KafkaCluster
+from perf import java_agent_cost
+from perf.java_agent_cost import fill
 from perf.report import ROOT, Report, Row
 from tidegate.kafka.connection import Connection
 from tidegate.kafka_client.client import KafkaClient
@@ -27,46 +29,40 @@ APPLICATION = Path(__file__).with_name("reading_application.py")
 TOPIC = "records"
 PARTITIONS = 8
 RECORDS = 2_000_000
-RECORD_BYTES = 150
 RUNS = 7
 CASES = ("poll", "consume", "poll, KIP-848", "consume, KIP-848")
 TIMEOUT_S = 300
 
 
 def main(arguments: list[str]) -> None:
-    """``--records N --runs N``."""
+    """``--records N --runs N --java-runs N --only python|java``."""
     parser = argparse.ArgumentParser("agent", description=__doc__)
     parser.add_argument("--records", type=int, default=RECORDS)
     parser.add_argument("--runs", type=int, default=RUNS)
+    parser.add_argument("--java-runs", type=int, default=java_agent_cost.RUNS)
+    parser.add_argument("--only", choices=("python", "java"))
     options = parser.parse_args(arguments)
     with KafkaCluster.start() as kafka, tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
-        fill(kafka.bootstrap, options.records)
         client = KafkaClient(Connection(kafka.bootstrap))
         try:
             complaints = client.control.ensure()
             if complaints:
                 raise SystemExit("; ".join(complaints))
-            rows = [measure(kafka.bootstrap, client, case, options, Path(folder)) for case in CASES]
+            rows: list[Row] = []
+            starts: list[Row] = []
+            if options.only != "java":
+                fill(kafka.bootstrap, TOPIC, PARTITIONS, options.records)
+                rows += [measure(kafka.bootstrap, client, case, options, Path(folder)) for case in CASES]
+            if options.only != "python":
+                bench = java_agent_cost.Bench(kafka.bootstrap, client, Path(folder), options.records)
+                bench.fill()
+                rows += [bench.reading(case, options.java_runs) for case in java_agent_cost.CASES]
+                starts += [bench.start(case, options.java_runs) for case in java_agent_cost.STARTS]
         finally:
             client.close()
     Report("agent", "records/s", "without the agent", rows, lower_is_better=False).publish()
-
-
-def fill(bootstrap: str, records: int) -> None:
-    """Put the records on the topic, evenly."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(TOPIC, PARTITIONS)])[TOPIC].result(30)
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50, "queue.buffering.max.messages": 500_000})
-    value = os.urandom(RECORD_BYTES)
-    for number in range(records):
-        while True:
-            try:
-                producer.produce(TOPIC, value, partition=number % PARTITIONS)
-                break
-            except BufferError:
-                producer.poll(0.1)
-    if producer.flush(60):
-        raise SystemExit("the broker did not take all records")
+    if starts:
+        Report("agent-start", "ms of CPU", "without the agent", starts).publish()
 
 
 def measure(bootstrap: str, client: KafkaClient, case: str, options: argparse.Namespace, folder: Path) -> Row:

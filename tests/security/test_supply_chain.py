@@ -147,10 +147,13 @@ def test_every_tool_of_jars_has_a_list_of_them(tool: Any) -> None:
     assert [line for line in lines if not re.fullmatch(r"[0-9a-f]{64}  [\w.-]+\.jar", line)] == []
 
 
-def test_the_image_of_spark_takes_listed_jars_only() -> None:
-    [fetch] = [line for line in _commands(ROOT / "Dockerfile") if "copy-dependencies" in line]
-    assert "sha256sum --quiet --strict --check /src/jars.sha256" in fetch
-    assert '[ "$(ls)" = "$(cut -c 67- /src/jars.sha256)" ]' in fetch
+def test_images_take_listed_jars_only() -> None:
+    """That of Spark, and that of the agents."""
+    fetching = [line for line in _commands(ROOT / "Dockerfile") if "copy-dependencies" in line]
+    assert len(fetching) == 2
+    for fetch in fetching:
+        assert "sha256sum --quiet --strict --check /src/jars.sha256" in fetch
+        assert '[ "$(ls)" = "$(cut -c 67- /src/jars.sha256)" ]' in fetch
 
 
 def test_jars_without_a_manifest_are_named_for_the_bill_of_materials() -> None:
@@ -161,6 +164,14 @@ def test_jars_without_a_manifest_are_named_for_the_bill_of_materials() -> None:
     unnamed = {jar.name for jar in there if "META-INF/MANIFEST.MF" not in zipfile.ZipFile(jar).namelist()}
     parts = json.loads((ROOT / "dev/spark/jars-without-manifest.cdx.json").read_text())["components"]
     assert {f"{part['name']}-{part['version']}-{part['purl'].partition('=')[2]}.jar" for part in parts} == unnamed
+
+
+def test_what_the_java_agent_has_in_it_is_named_for_the_bill_of_materials() -> None:
+    """Under names of its own, by which Syft does not know it."""
+    listed = {line.split()[1] for line in (ROOT / "agents/java/jars.sha256").read_text().splitlines()}
+    parts = json.loads((ROOT / "agents/java/relocated.cdx.json").read_text())["components"]
+    assert {f"{part['name']}-{part['version']}.jar" for part in parts} == listed
+    assert all(part["purl"] == f"pkg:maven/{part['group']}/{part['name']}@{part['version']}" for part in parts)
 
 
 @pytest.mark.parametrize("module", MODULES, ids=_name)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from support.fake_kafka import FakeKafka
-from tidegate.kafka.model import Broker, GroupType, TopicPartition
-from tidegate.kafka_client.group_requests import ListedGroup
+from tidegate.kafka.model import Broker, GroupType, ListedGroup, TopicPartition
 
 
 class FakeDetails:

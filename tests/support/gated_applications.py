@@ -42,6 +42,7 @@ from tidegate_agent.own_clients import connection_settings
 from tidegate_agent.settings import Settings
 
 PATIENCE_S: Final = 90.0
+TELLING_S: Final = 10.0
 _POLL_MS: Final = 500
 _WRITE_EACH_S: Final = 0.02
 
@@ -58,7 +59,7 @@ class Given:
 
 @dataclass
 class Job:
-    """What an application does."""
+    """What an application does. ``poll_ms``: how long Java's polls may take."""
 
     bootstrap: str
     group: str
@@ -67,6 +68,7 @@ class Job:
     commit: str = "auto"
     style: str = "batch"
     work_s: float = 0.0
+    poll_ms: int = 100
     assigned_by_hand: Sequence[tuple[str, int]] = ()
     config: Mapping[str, Any] = field(default_factory=dict)
     links: list[ControlLink] = field(default_factory=list)
@@ -120,6 +122,16 @@ class Application:
         future: Future[Any] = Future()
         self._asked.put((question, future))
         return future.result(PATIENCE_S)
+
+    @property
+    def log(self) -> str:
+        """What its process has written, where that is another one than the test's."""
+        return ""
+
+    def member_id(self) -> str:
+        """As its group knows it."""
+        found: str = self.ask(lambda consumer: consumer.group_metadata().member_id)
+        return found
 
     def _run(self) -> None:
         try:
@@ -186,6 +198,10 @@ class KafkaPythonApplication(Application):
 
 class AiokafkaApplication(Application):
     """Styles: ``batch`` (getmany), ``one`` (getone), ``record`` (async for)."""
+
+    def member_id(self) -> str:
+        found: str = self.ask(lambda consumer: consumer._coordinator.member_id)
+        return found
 
     def _work(self) -> None:
         asyncio.run(self._live())
@@ -265,14 +281,17 @@ def parts_replaced() -> Iterator[None]:
 
 
 class Scene:
-    """A topic that is written to all the time, a control topic of its own, and applications of one group.
+    """A topic that is written to all the time, a control topic of its own unless it is given one, and applications of
+    one group.
 
     Partition 0 is the one that is paused; the others show that nothing else is.
     """
 
-    def __init__(self, bootstrap: str, topic: str, name: str, *, writes: bool = True) -> None:
+    def __init__(
+        self, bootstrap: str, topic: str, name: str, *, writes: bool = True, control_topic: str | None = None
+    ) -> None:
         self.bootstrap, self.topic, self.group = bootstrap, topic, f"g-{name}"
-        connection = Connection(bootstrap, control_topic=f"__c-{name}")
+        connection = Connection(bootstrap, control_topic=control_topic or f"__c-{name}")
         self.settings = Settings(control_topic=connection.control_topic)
         self.client = KafkaClient(connection)
         self.control = self.client.control
@@ -308,9 +327,10 @@ class Scene:
 
     # --- applications -------------------------------------------------------------------------------------------------
 
-    def application(self, kind: str, **job: Any) -> Application:
-        """Started, and given records of each partition if it is the first one."""
-        made = KINDS[kind](Job(self.bootstrap, self.group, [self.topic], self.settings, **job))
+    def application(self, kind: str | Callable[[Job], Application], **job: Any) -> Application:
+        """Started. ``kind``: of `KINDS`, or what makes the application of a job."""
+        make = KINDS[kind] if isinstance(kind, str) else kind
+        made = make(Job(self.bootstrap, self.group, [self.topic], self.settings, **job))
         self.applications.append(made)
         made.start()
         return made
@@ -334,7 +354,9 @@ class Scene:
             assert not broken, broken
             return reached()
 
-        assert eventually(looked, seconds, every=0.01), f"not within {seconds} s: {what}"
+        if not eventually(looked, seconds, every=0.01):
+            logs = dict.fromkeys(application.log for application in self.applications)
+            raise AssertionError("\n".join([f"not within {seconds} s: {what}", *filter(None, logs)]))
 
     # --- gates --------------------------------------------------------------------------------------------------------
 
@@ -371,6 +393,14 @@ class Scene:
         """Nothing of the partition was given or committed since it was acked, while the others went on."""
         assert self.offsets(partition, since) == []
         assert self.committed(partition) == (ack.offset if ack.offset >= 0 else None)
+
+    def delivered_up_to(self, ack: Ack, partition: int = 0) -> None:
+        """What was given of the partition is what was acked; another process may tell it a little later."""
+        self.until(
+            lambda: self.offsets(partition)[-1:] == [ack.offset - 1],
+            f"partition {partition} was given up to {ack.offset}",
+            TELLING_S,
+        )
 
     # --- offsets ------------------------------------------------------------------------------------------------------
 

@@ -72,7 +72,9 @@ HISTORIES = Path(__file__).resolve().parents[2] / "build" / "histories"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One kind of group and client. ``hold_s`` is a ``worker``'s. ``agent``: the consumers run it."""
+    """One kind of group and client. ``hold_s`` is a ``worker``'s. ``agent``: the consumers run it. ``beside``: what
+    every other member is instead. ``client_version``: Java's, if not the broker's own.
+    """
 
     kind: ClientKind
     protocol: GroupProtocol
@@ -88,12 +90,16 @@ class Cell:
     stagger_s: float = 0.0
     agent: bool = False
     session_s: float | None = None
+    beside: ClientKind | None = None
+    client_version: str | None = None
 
     @property
     def client(self) -> str:
         """The client as a table names it."""
         isolation = {None: "", "read_committed": " rc", "read_uncommitted": " ru"}[self.isolation]
-        return f"{self.kind}{isolation}{' agent' if self.agent else ''}"
+        version = f" {self.client_version}" if self.client_version else ""
+        beside = f" and {self.beside}" if self.beside else ""
+        return f"{self.kind}{version}{beside}{isolation}{' agent' if self.agent else ''}"
 
     @property
     def group(self) -> str:
@@ -188,6 +194,35 @@ def managed(members: int = 4) -> list[Cell]:
     return [
         Cell(kind=kind, protocol=protocol, assignor=assignor, static=static, members=members, agent=True)
         for kind, protocol, assignor, static in groups
+    ]
+
+
+def managed_java(members: int = 4) -> list[Cell]:
+    """Java's consumers with the agent, also beside those of the Python agent in one group.
+
+    Apart from `managed`: the campaign draws from that, and its seeds keep their meaning.
+    """
+    classic, consumer = GroupProtocol.CLASSIC, GroupProtocol.CONSUMER
+    groups: list[tuple[GroupProtocol, str, bool, ClientKind | None, str | None]] = [
+        (classic, "range", False, None, None),
+        (classic, "cooperative-sticky", False, None, "3.9.2"),
+        (classic, "range", True, None, "2.8.2"),
+        (consumer, "uniform", False, None, None),
+        (classic, "range", False, ClientKind.LIBRDKAFKA, None),
+        (consumer, "uniform", False, ClientKind.LIBRDKAFKA, None),
+    ]
+    return [
+        Cell(
+            kind=ClientKind.JAVA,
+            protocol=protocol,
+            assignor=assignor,
+            static=static,
+            members=members,
+            agent=True,
+            beside=beside,
+            client_version=version,
+        )
+        for protocol, assignor, static, beside, version in groups
     ]
 
 
@@ -553,13 +588,14 @@ class Trial:
 
     def _start_fleet(self) -> ConsumerFleet:
         cell = self.cell
+        others = cell.members // 2 if cell.beside else 0
         fleet = ConsumerFleet(
             cell.kind,
             self.bootstrap,
             self.group,
             [self.topic],
-            members=cell.members,
-            processes=self._processes,
+            members=cell.members - others,
+            processes=min(self._processes, cell.members - others),
             protocol=cell.protocol,
             assignor=cell.assignor,
             static=cell.static,
@@ -572,8 +608,11 @@ class Trial:
             session_s=cell.session_s,
             config=self._config,
             agent=cell.agent,
-        )
-        return fleet.__enter__()
+            client_version=cell.client_version,
+        ).__enter__()
+        for _ in range(others):
+            fleet.add(kind=cell.beside)
+        return fleet
 
     def _hangs_by_itself(self) -> bool:
         """Whether it is kafka-python that leaves a member hanging; nothing was reset yet.

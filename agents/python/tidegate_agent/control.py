@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from confluent_kafka.cimpl import (
@@ -24,11 +24,11 @@ from confluent_kafka.cimpl import (
     TopicPartition,
 )
 
+from tidegate_agent import control_reading
 from tidegate_agent.ack_writer import AckWriter
-from tidegate_agent.ages import Clock, PartitionTable
-from tidegate_agent.gates import GateTable, KeptGates, Known, Partition
+from tidegate_agent.control_reading import ControlReading
+from tidegate_agent.gates import Known, Partition
 from tidegate_agent.own_clients import client_log, plain, reader_settings
-from tidegate_agent.records import ClockKey, PartitionKey, Unreadable, decode
 from tidegate_agent.topic_description import REQUEST_S, Topic, topic_id, topic_ids, topic_now, unless_absent
 from tidegate_agent.troubles import Troubles
 
@@ -38,9 +38,6 @@ _LOOK_S: Final = 5.0
 """How often the topic is looked at unasked: whether it is still the same one."""
 _ABSENT_LOOK_S: Final = 1.0
 """The same while there is none: the first pause of a cluster makes it, and should not have to wait for long."""
-_REBUILT_S: Final = 10.0
-"""How long a control topic that was lost is waited for, to be written anew by those who hold gates: gates that were
-closed stay so, and what was never read stays unread."""
 _AWAY_S: Final = 3600.0
 """After how long without having read to its end the topic is read from its start: tombstones may be gone that would
 have opened gates. The brokers keep them for at least twice as long (``delete.retention.ms``)."""
@@ -60,12 +57,10 @@ def _passed(since: tuple[float, float]) -> float:
     return max(now - then for now, then in zip(_instant(), since, strict=True))
 
 
-def _clock(message: Any, *, is_live: bool) -> Clock | None:
-    """What a clock record says; ``None`` where its timestamp is not the broker's, or where it was taken back."""
+def _appended_ms(message: Any) -> int | None:
+    """The broker's time of it; ``None`` where its timestamp is not the broker's."""
     kind, at_ms = message.timestamp()
-    if kind != TIMESTAMP_LOG_APPEND_TIME or message.value() is None:
-        return None
-    return Clock(at_ms, time.monotonic(), is_live)
+    return at_ms if kind == TIMESTAMP_LOG_APPEND_TIME else None
 
 
 class ControlLink:
@@ -79,7 +74,7 @@ class ControlLink:
         self._topic = control_topic
         self._acks_topic = acks_topic
         self._changed = threading.Condition()
-        self._known = Known()
+        self._reading = ControlReading()
         self._listeners: list[Callable[[], None]] = []
         self._asked = 0
         self._named: dict[str, int] = {}
@@ -87,33 +82,27 @@ class ControlLink:
         self._wanted: Topic | None = None
         self._round = 0
         """Counts how often the topic has to be read from its start although it is the same."""
-        self._reading = ("", 0)
-        """The id of the topic that ``_position`` and ``_table`` are of, and the round."""
+        self._begun = ("", 0)
+        """The id of the topic that ``_position`` is of, and the round."""
         self._published = ("", 0)
         """The same of ``known``."""
         self._current: tuple[float, float] | None = None
         """The newest time as of which what was read is known to have no gaps."""
         self._doubted = False
         self._position = -1
-        self._table = GateTable()
-        self._partitions = PartitionTable()
-        self._clock: Clock | None = None
         self._was_at_end = False
-        self._kept = KeptGates()
         self._lost_at: float | None = None
         """When the control topic was found lost before anything of it had been read."""
         self._stopped = False
         self._threads: list[threading.Thread] = []
         self._troubles = Troubles()
         self._acks = AckWriter(self._settings, acks_topic, self._changed, self._troubles)
-        self.unreadable = 0
-        """Control records that were skipped because they are not of the contract."""
 
     # --- for adapters -------------------------------------------------------------------------------------------------
 
     @property
     def known(self) -> Known:
-        return self._known
+        return self._reading.known
 
     def ask(self, topics: Collection[str] = ()) -> int:
         """Have the control topic read to its end as it is now; the ticket that ``known.answered`` will reach.
@@ -150,7 +139,7 @@ class ControlLink:
 
         Acks of an earlier control topic are not sent: their epochs say nothing any more.
         """
-        if generation != self._known.generation:
+        if generation != self.known.generation:
             done(False)
             return
         if not self._acks.send(group, member, acks, done):
@@ -195,13 +184,13 @@ class ControlLink:
         with self._changed:
             self._changed.wait_for(lambda: self._stopped, seconds)
 
-    def _publish(self, **changes: Any) -> None:
-        """Tell what is new. The keeper and the reader each know a part of it: only here are the two put together."""
+    def _publish(self, change: Callable[[], None]) -> None:
+        """Change what is known, and tell it where it is new. The keeper and the reader each know a part of it."""
         with self._changed:
-            known = replace(self._known, **changes)
-            if known == self._known:
+            before = self.known
+            change()
+            if self.known == before:
                 return
-            self._known = known
             listeners = list(self._listeners)
             self._changed.notify_all()
         for changed in listeners:
@@ -218,11 +207,11 @@ class ControlLink:
             with self._changed:
                 asked, outstanding = self._asked, self._acks.outstanding
                 if asked == answered and not outstanding and not self._doubted:
-                    kept_until = self._kept_until()
+                    kept_until = self._reading.kept_until
                     until = next_look if kept_until is None else min(next_look, kept_until)
                     self._changed.wait(max(0.0, until - time.monotonic()))
                 asked, doubted, self._doubted = self._asked, self._doubted, False
-            self._let_go_of_kept()
+            self._publish(lambda: self._reading.release_kept(time.monotonic()))
             self._acks.poll(0.02 if outstanding else 0)
             if asked == answered and not doubted and time.monotonic() < next_look:
                 continue
@@ -242,7 +231,7 @@ class ControlLink:
             if topic is None:
                 self._troubles.say("none", f"there is no control topic {self._topic}: nothing is paused by it")
                 answered = asked
-                self._publish(answered=asked)
+                self._publish(partial(self._reading.answer, asked))
                 continue
             with self._changed:
                 self._wanted = topic
@@ -253,7 +242,7 @@ class ControlLink:
                 read = self._changed.wait_for(self._is_wanted_read, REQUEST_S)
             if read:
                 answered, self._current = asked, looked
-                self._publish(answered=asked, **self._identified(admin, asked))
+                self._publish(partial(self._reading.answer, asked, self._identified(admin, asked)))
                 self._troubles.over("reach", f"control topic {self._topic} is read again")
                 self._troubles.over("gone", f"there is a control topic {self._topic} again: it was read from its start")
                 self._troubles.forget("none")
@@ -262,20 +251,20 @@ class ControlLink:
         """The control topic as it is now, ``None`` when the brokers say that there is none. Raises KafkaException."""
         return unless_absent(lambda: topic_now(admin, self._topic))
 
-    def _identified(self, admin: Any, asked: int) -> dict[str, Any]:
-        """The change of ``known`` by the ids of the topics that were named with the questions so far."""
+    def _identified(self, admin: Any, asked: int) -> dict[str, str] | None:
+        """The ids of topics as they are now, where some were named with the questions so far."""
         with self._changed:
             named = {topic for topic, ticket in self._named.items() if ticket <= asked}
             self._named = {topic: ticket for topic, ticket in self._named.items() if ticket > asked}
-        discovered = named & self._known.discovered.keys()
-        if not discovered and not named & self._known.topic_ids.keys():
-            return {}
-        kept = {topic: topic_id for topic, topic_id in self._known.topic_ids.items() if topic not in named}
-        return {"topic_ids": kept | (topic_ids(admin, discovered) if discovered else {})}
+        discovered = named & self.known.discovered.keys()
+        if not discovered and not named & self.known.topic_ids.keys():
+            return None
+        kept = {topic: topic_id for topic, topic_id in self.known.topic_ids.items() if topic not in named}
+        return kept | (topic_ids(admin, discovered) if discovered else {})
 
     def _is_lost(self, admin: Any, topic: Topic | None) -> bool:
         """Whether there was a control topic, and this is none, or none that could be read. Raises KafkaException."""
-        if self._known.generation:
+        if self.known.generation:
             return topic is None
         if self._lost_at is None:
             # The ack topic is made with the control topic: where it stands alone, the other one was lost.
@@ -283,7 +272,7 @@ class ControlLink:
                 return False
             self._lost_at = time.monotonic()
         is_written = topic is not None and topic.end > 0
-        return not is_written and time.monotonic() < self._lost_at + _REBUILT_S
+        return not is_written and time.monotonic() < self._lost_at + control_reading.REBUILT_S
 
     def _is_wanted_read(self) -> bool:
         wanted = self._wanted
@@ -300,7 +289,7 @@ class ControlLink:
         reading: tuple[str, int] | None = None
         with self._changed:
             # Begun again after a failure, the same topic is read from its start.
-            self._round += self._reading[0] != ""
+            self._round += self._begun[0] != ""
         try:
             while not self._stopped:
                 wanted = self._wanted_reading()
@@ -308,8 +297,8 @@ class ControlLink:
                     reading = wanted
                     consumer.assign([TopicPartition(self._topic, 0, OFFSET_BEGINNING)])
                     with self._changed:
-                        self._table = GateTable(self._table if reading[0] == self._reading[0] else None)
-                        self._position, self._reading = 0, reading
+                        self._reading.begin(reading[0])
+                        self._position, self._begun = 0, reading
                         self._was_at_end = False
                     self._take([])
                 first = consumer.poll(_POLL_S)
@@ -340,54 +329,19 @@ class ControlLink:
                 self._suspect()
                 continue
             position = message.offset() + 1
-            try:
-                key, value = decode(message.key(), message.value())
-            except Unreadable as unreadable:
-                self.unreadable += 1
-                log.debug("control record %d is skipped: %s", message.offset(), unreadable)
-            else:
-                self._table.take(key, value, message.offset())
-                self._kept.take(key)
-                if isinstance(key, PartitionKey):
-                    self._partitions.take(key, value)
-                elif isinstance(key, ClockKey):
-                    # What came after a look at the topic's end is not older than that.
-                    self._clock = _clock(message, is_live=was_at_end or message.offset() >= end)
+            # What came after a look at the topic's end is not older than that.
+            is_live = was_at_end or message.offset() >= end
+            now, appended_ms = time.monotonic(), _appended_ms(message)
+            self._reading.take(
+                message.key(), message.value(), message.offset(), appended_ms=appended_ms, is_live=is_live, now=now
+            )
         with self._changed:
             self._position = position
-            is_new = self._published[0] != self._reading[0]
-            if self._published != self._reading:
-                if self._wanted is None or position < self._wanted.end:
-                    return  # before its end is reached, holds would seem to be released
-                self._table.read_to_end(position - 1)
-            self._published = self._reading
-            if is_new:
-                self._kept.keep(self._known, self._table, time.monotonic() + _REBUILT_S)
-            generation = self._known.generation + (1 if is_new else 0)
+            if self._published != self._begun and (self._wanted is None or position < self._wanted.end):
+                return  # before its end is reached, holds would seem to be released
+            self._published = self._begun
             # Before the keeper sees that the end was reached, or its answer would come before what was read.
-            self._publish(
-                gates=self._kept.with_gates(self._table.gates()),
-                taken=position - 1,
-                generation=generation,
-                moved=self._table.moved(),
-                limits=self._kept.with_limits(self._table.limits()),
-                discovered=self._partitions.view(),
-                clock=self._clock,
-            )
-
-    def _kept_until(self) -> float | None:
-        """When what is kept is to be let go of; ``None`` while there is nothing, or the topic is being read from its
-        start: before its end is reached, holds would seem to be released."""
-        return self._kept.until if self._published == self._reading else None
-
-    def _let_go_of_kept(self) -> None:
-        with self._changed:
-            until = self._kept_until()
-            if until is None or time.monotonic() < until:
-                return
-            self._kept.release()
-            gates, limits = self._table.gates(), self._table.limits()
-        self._publish(gates=gates, limits=limits)
+            self._publish(lambda: self._reading.read_to(position, time.monotonic()))
 
     def _suspect(self) -> None:
         """The topic may be another one than before: have it looked at now."""

@@ -1,7 +1,8 @@
 """How the agent gets into a process: before the application imports its client library.
 
 No client library is imported from here: processes that use none pay nothing. Nothing here ever stops the application:
-where the agent cannot start, it says so and stays out.
+where the agent cannot start, it says so and stays out. Only where ``TIDEGATE_STRICT`` asks for it, and a setting is
+wrong, the process ends.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
-from tidegate_agent.settings import SettingsError, is_on, read_settings
+from tidegate_agent.settings import STRICT, SettingsError, is_on, is_strict, read_settings
 
 log = logging.getLogger("tidegate_agent")
 
@@ -29,18 +31,33 @@ _started: list[str] = []
 
 
 def start() -> None:
-    """Manage the consumers that this process will make, if ``TIDEGATE_AGENT`` says so."""
+    """Manage the consumers that this process will make, if ``TIDEGATE_AGENT`` says so.
+
+    Where that is wrong and ``TIDEGATE_STRICT`` is on, the process ends.
+    """
     try:
         if not is_on(os.environ) or _started:
             return
         read_settings(os.environ)
         import wrapt
-    except (SettingsError, ImportError) as error:
+    except SettingsError as error:
+        if is_strict(os.environ):
+            _refuse(error)
+        log.error("the agent stays out: %s", error)
+        return
+    except ImportError as error:
         log.error("the agent stays out: %s", error)
         return
     for module, (adapter, function) in _ADAPTERS.items():
         _started.append(module)
         wrapt.register_post_import_hook(_install_with(adapter, function), module)
+
+
+def _refuse(error: SettingsError) -> NoReturn:
+    """Python is only about to start: it would report an exception as an error of its own, or pass over it."""
+    sys.stderr.write(f"Tidegate refuses to start this process, for {STRICT} is on: {error}\n")
+    sys.stderr.flush()
+    os._exit(1)
 
 
 def _install_with(adapter: str, function: str) -> Callable[[Any], None]:
@@ -50,6 +67,8 @@ def _install_with(adapter: str, function: str) -> Callable[[Any], None]:
             importlib.import_module("confluent_kafka.cimpl")
             getattr(importlib.import_module(adapter), function)(module)
         except (ImportError, AttributeError, TypeError, ValueError) as error:
+            if isinstance(error, SettingsError) and is_strict(os.environ):
+                raise  # The application changed its environment itself; its import of the client library fails.
             log.error("the agent stays out of %s: %r", module.__name__, error)
 
     return install

@@ -33,6 +33,10 @@ NEW_PARTITIONS = "TIDEGATE_NEW_PARTITIONS"
 GROUP = "TIDEGATE_GROUP"
 """The group whose consumers the two above are for, as one process may read several; absent: every group."""
 
+STRICT = "TIDEGATE_STRICT"
+"""``true``: the process refuses to start while one of these, or an option for new partitions in a consumer's own
+configuration, has an invalid value. ``false``, the default: what is wrong is logged."""
+
 LOG = "TIDEGATE_LOG"
 """``DEBUG``, ``INFO``, ``WARNING`` or ``ERROR``: the agent logs to standard error. Absent: the logger
 ``tidegate_agent`` is the application's."""
@@ -91,9 +95,20 @@ def is_on(environ: Mapping[str, str]) -> bool:
     raise SettingsError(f"{AGENT} must be 1 or 0, not {value!r}")
 
 
+def is_strict(environ: Mapping[str, str]) -> bool:
+    """Whether the process is to refuse what ``read_settings`` raises. A value that means nothing does not say so."""
+    return environ.get(STRICT, "").strip().lower() in _ON
+
+
 def read_settings(environ: Mapping[str, str]) -> Settings:
-    """The settings; what is absent or empty has its default. Raises ``SettingsError``."""
+    """The settings; what is absent or empty has its default. Raises ``SettingsError``.
+
+    Where the process is strict there are no complaints: they are raised as well.
+    """
     default = Settings()
+    strict = environ.get(STRICT, "").strip().lower()
+    if strict not in _ON + _OFF:
+        raise SettingsError(f"{STRICT} must be true or false, not {strict!r}")
     unread = (environ.get(ON_UNREACHABLE) or "wait").strip().lower()
     if unread not in ("wait", "open"):
         raise SettingsError(f"{ON_UNREACHABLE} must be wait or open, not {unread!r}")
@@ -101,6 +116,8 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     if level is not None and level not in _LEVELS:
         raise SettingsError(f"{LOG} must be one of {', '.join(_LEVELS)}, not {level!r}")
     new_partitions, complaints = _new_partitions(environ)
+    if complaints and is_strict(environ):
+        raise SettingsError("; ".join(complaints))
     return Settings(
         control_topic=(environ.get(CONTROL_TOPIC) or default.control_topic).strip(),
         ack_topic=(environ.get(ACK_TOPIC) or "").strip() or None,
@@ -109,7 +126,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         new_partitions=new_partitions,
         group=environ.get(GROUP) or None,
         log_level=level,
-        complaints=complaints,
+        complaints=tuple(f"{complaint}: it counts as absent" for complaint in complaints),
     )
 
 
@@ -120,12 +137,12 @@ def _new_partitions(environ: Mapping[str, str]) -> tuple[Options, tuple[str, ...
     try:
         options = Options(latest_max_age_ms=parse_max_age(age.strip()) if age.strip() else None)
     except RuleError as error:
-        complaints.append(f"{LATEST_MAX_AGE} {error}: it counts as absent")
+        complaints.append(f"{LATEST_MAX_AGE} {error}")
     try:
         if new.strip().lower() not in ("", "none"):
             options = Options(new_partitions=parse_new_partitions(new)).over(options)
     except RuleError as error:
-        complaints.append(f"{NEW_PARTITIONS} {error}, or none: it counts as absent")
+        complaints.append(f"{NEW_PARTITIONS} {error}, or none")
     return options, tuple(complaints)
 
 
@@ -134,7 +151,7 @@ def _seconds(environ: Mapping[str, str], name: str, default: float) -> float:
     if not text:
         return default
     try:
-        value = float(text)
+        value = float(text) if "_" not in text else -1.0
     except ValueError:
         value = -1.0
     if not 0 <= value < 1e9:

@@ -10,6 +10,7 @@ doubt a partition counts as new.
 from __future__ import annotations
 
 import enum
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -89,10 +90,9 @@ def reset_policy(value: object) -> Start | None:
 
 def parse_max_age(value: object) -> int:
     """Milliseconds, or −1 for off. Raises ``RuleError``."""
-    try:
-        age = int(str(value)) if isinstance(value, (int, str)) and not isinstance(value, bool) else -2
-    except ValueError:
-        age = -2
+    is_number = isinstance(value, (int, str)) and not isinstance(value, bool)
+    # As Kafka takes a long; Python would also take 1_000.
+    age = int(str(value)) if is_number and re.fullmatch(r"\s*[+-]?[0-9]{1,19}\s*", str(value)) else -2
     if not -1 <= age <= _LARGEST_MS:
         raise RuleError(f"must be a whole number of milliseconds, or -1 for off, not {value!r}")
     return age

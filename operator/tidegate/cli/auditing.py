@@ -70,12 +70,7 @@ def audit_parser() -> argparse.ArgumentParser:
 
 def run_audit(arguments: Sequence[str], screen: Screen) -> int:
     """0, or 1 where the topic could not be read to its end. Raises ``UsageError``."""
-    rest = list(arguments)
-    if rest[:1] != ["log"]:
-        if rest[:1] in (["--help"], ["-h"]):
-            audit_parser().parse_args(rest)
-        raise UsageError("tidegate audit needs a command: log")
-    options = audit_parser().parse_args(rest[1:])
+    options = audit_parser().parse_args(list(arguments))
     since = _since(options.since, datetime.now(UTC))
     with closing(SecretFiles()) as secrets:
         config = read_command_config(options.command_config, options.bootstrap_server, secrets)

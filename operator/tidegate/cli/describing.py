@@ -10,9 +10,8 @@ from tidegate.cli.options import Options, View
 from tidegate.cli.screen import Screen
 from tidegate.cli.tables import OffsetRow, listing_table, members_table, offsets_table, state_table
 from tidegate.kafka.errors import UnknownPartitions
-from tidegate.kafka.model import Broker, Group, GroupState, GroupType, Offsets, TopicPartition
+from tidegate.kafka.model import Broker, Group, GroupState, GroupType, ListedGroup, Offsets, TopicPartition
 from tidegate.kafka.ports import ClusterReader
-from tidegate.kafka_client.group_requests import ListedGroup
 
 _STATES: Final = tuple(s for s in GroupState if s is not GroupState.UNKNOWN)
 _TYPES: Final = (GroupType.CONSUMER, GroupType.CLASSIC)

@@ -30,6 +30,7 @@ usage: tidegate groups OPTIONS      list, describe, pause, resume and reset cons
        tidegate approve NAME        let that plan be applied
        tidegate parity OPTIONS      whether offsets of another cluster mean the same records here
        tidegate topics OPTIONS      between which times the partitions of topics were created
+       tidegate audit OPTIONS       what is about to go wrong with the groups of a cluster; it only looks
        tidegate audit log OPTIONS   who had which committed offsets changed, as lines of JSON
        tidegate env POLICY          what an OffsetResetPolicy's consumers have to find in their environment
        tidegate acls CONNECTION     the permissions that a KafkaConnection's principals need in Kafka
@@ -74,8 +75,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _beside(run_approve, approve_parser, rest, screen)
         case ["parity", *rest]:
             return _beside(run_parity, parity_parser, rest, screen)
-        case ["audit", *rest]:
+        case ["audit", "log", *rest]:
             return _beside(run_audit, audit_parser, rest, screen)
+        case ["audit", *rest]:
+            from tidegate.cli.cluster_audit import cluster_audit_parser, run_cluster_audit
+
+            return _beside(run_cluster_audit, cluster_audit_parser, rest, screen)
         case ["topics", *rest]:
             return _beside(run_topics, topics_parser, rest, screen)
         case _:
@@ -109,6 +114,9 @@ def _beside(
         screen.note(str(error))
         screen.err.write(parser().format_usage())
         return BAD_USAGE
+    except KeyboardInterrupt:
+        screen.note("Interrupted.")
+        return INTERRUPTED
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

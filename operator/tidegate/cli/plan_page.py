@@ -11,32 +11,19 @@ from collections.abc import Iterator
 from datetime import timedelta
 from html import escape
 
+from tidegate.cli.fleet_review import FleetReview
 from tidegate.cli.plan_page_fleet import fleet_body
 from tidegate.cli.plan_page_histogram import histogram
-from tidegate.cli.plan_page_parts import STYLE, approval, foreign, outcome
+from tidegate.cli.plan_page_parts import approval, document, foreign, outcome
 from tidegate.cli.plan_page_tables import partitions, samples, topics_table
-from tidegate.cli.review import FleetReview, Review, Total, ago_text, keys_text, records_text, size_text, time_text
+from tidegate.cli.review import Review, Total, ago_text, keys_text, records_text, size_text, time_text
 
 
 def page(review: Review | FleetReview) -> str:
     """The whole document."""
     whose = review.group if isinstance(review, Review) else review.groups
     title = f"Reset {review.run_id} of {whose}"
-    return "\n".join(
-        [
-            "<!doctype html>",
-            '<html lang="en"><head><meta charset="utf-8">',
-            '<meta name="viewport" content="width=device-width,initial-scale=1">',
-            # Nothing of this page may load or run anything, whatever a record contains.
-            "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">",
-            '<meta name="referrer" content="no-referrer"><meta name="robots" content="noindex">',
-            f"<title>{escape(title)}</title>",
-            f"<style>{STYLE}</style></head><body>",
-            *(_body(review) if isinstance(review, Review) else fleet_body(review)),
-            "</body></html>",
-            "",
-        ]
-    )
+    return document(title, _body(review) if isinstance(review, Review) else fleet_body(review))
 
 
 def _body(review: Review) -> Iterator[str]:

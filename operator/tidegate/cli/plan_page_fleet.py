@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 
+from tidegate.cli.fleet_review import FleetReview
 from tidegate.cli.plan_page_parts import BAR, approval, foreign, outcome
-from tidegate.cli.review import FleetReview, ago_text, time_text
+from tidegate.cli.review import ago_text, time_text
 from tidegate.reset.model.fleet import GroupPlan
 
 
@@ -33,25 +34,27 @@ def fleet_body(review: FleetReview) -> Iterator[str]:
         yield f'<div class="card">{name}<b class="{style}">{count:,}</b><span class="of soft">{of}</span></div>'
     yield "</div>"
     yield f'<p class="soft">{review.on_failure}.</p>'
+    if review.rollout is not None:
+        yield f'<p class="soft">{review.rollout}.</p>'
     if review.notes:
         yield '<ul class="notes" aria-label="Notes on the plan">'
         yield from (f"<li>{foreign(note)}</li>" for note in review.notes)
         yield "</ul>"
     yield from outcome(review)
-    yield from _groups(review.planned)
+    yield from _groups(review.planned, review.waves)
     yield from _without_a_plan(review.refused)
     yield from approval(review)
     yield "</main>"
 
 
-def _groups(groups: Sequence[GroupPlan]) -> Iterator[str]:
+def _groups(groups: Sequence[GroupPlan], waves: Sequence[int]) -> Iterator[str]:
     yield '<section><h2>Groups</h2><div class="scroll"><table><thead><tr><th scope="col">group</th>'
-    for name in ("partitions", "move", "to an end of the log", "read again", "skipped"):
+    for name in (*(("wave",) if waves else ()), "partitions", "move", "to an end of the log", "read again", "skipped"):
         yield f'<th class="n" scope="col">{name}</th>'
     yield '<th scope="col">share of what moves</th><th scope="col">way</th></tr></thead><tbody>'
     most = max((g.records_replayed + g.records_skipped for g in groups), default=0)
-    for g in groups:
-        counts = (g.partitions, g.moved, g.clamped)
+    for n, g in enumerate(groups):
+        counts = (*waves[n : n + 1], g.partitions, g.moved, g.clamped)
         yield (
             f'<tr><td class="name">{foreign(g.group_id)}</td>'
             + "".join(f'<td class="n">{count:,}</td>' for count in counts)

@@ -1,12 +1,13 @@
-"""What both kinds of a plan's page have: the style sheet, and names and messages made safe to show."""
+"""What the pages of plans and of an audit have: the document, its style sheet, names and messages made safe to show."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from html import escape
 from typing import Final
 
-from tidegate.cli.review import FleetReview, Review
+from tidegate.cli.fleet_review import FleetReview
+from tidegate.cli.review import Review
 
 STYLE: Final = """
 :root{color-scheme:light dark;--bg:#fff;--fg:#1b1f24;--soft:#57606a;--line:#d0d7de;--card:#f6f8fa;--again:#0b5cad;
@@ -49,6 +50,25 @@ details{margin:.4rem 0 1rem}summary{cursor:pointer;color:var(--soft)}
 
 BAR: Final = 170
 """How wide a bar in a table is, in pixels."""
+
+
+def document(title: str, body: Iterable[str], style: str = "") -> str:
+    """The whole document. ``style``: what is added to the style sheet."""
+    return "\n".join(
+        [
+            "<!doctype html>",
+            '<html lang="en"><head><meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width,initial-scale=1">',
+            # Nothing of this page may load or run anything, whatever a record contains.
+            "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">",
+            '<meta name="referrer" content="no-referrer"><meta name="robots" content="noindex">',
+            f"<title>{escape(title)}</title>",
+            f"<style>{STYLE}{style}</style></head><body>",
+            *body,
+            "</body></html>",
+            "",
+        ]
+    )
 
 
 def foreign(text: str) -> str:

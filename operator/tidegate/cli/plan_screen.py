@@ -10,8 +10,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from tidegate.cli.fleet_review import FleetReview
 from tidegate.cli.review import (
-    FleetReview,
     Review,
     Topic,
     Total,
@@ -191,10 +191,12 @@ def _fleet_parts(review: FleetReview) -> Iterator[RenderableType]:
     totals.add_row("Partitions", f"{review.partitions:,}", f"{review.moved:,} move, {stay:,} stay{clamped}")
     yield totals
     yield Text(f"  {review.on_failure}", _FAINT)
+    if review.rollout is not None:
+        yield Text(f"  {review.rollout}", _FAINT)
     for note in review.notes:
         yield Text(f"! {note}", _WARN)
     yield Text()
-    yield _groups(review.planned)
+    yield _groups(review.planned, review.waves)
     if len(review.planned) > MAX_ROWS:
         yield Text(f"and {len(review.planned) - MAX_ROWS:,} groups more: --html FILE and --output json", _FAINT)
     if review.refused:
@@ -207,15 +209,16 @@ def _fleet_parts(review: FleetReview) -> Iterator[RenderableType]:
     yield from _end(review)
 
 
-def _groups(groups: Sequence[GroupPlan]) -> Table:
+def _groups(groups: Sequence[GroupPlan], waves: Sequence[int]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style=_FAINT, pad_edge=False)
     table.add_column("group", overflow="fold")
-    for name in ("partitions", "move", "read again", "skipped"):
+    for name in (*(("wave",) if waves else ()), "partitions", "move", "read again", "skipped"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("way", no_wrap=True)
-    for group in groups[:MAX_ROWS]:
+    for n, group in enumerate(groups[:MAX_ROWS]):
         table.add_row(
             Text(group.group_id),
+            *(f"{wave:,}" for wave in waves[n : n + 1]),
             f"{group.partitions:,}",
             Text(f"{group.moved:,}" + ("" if not group.clamped else "!"), _WARN if group.clamped else ""),
             Text(f"{group.records_replayed:,}", _AGAIN if group.records_replayed else _FAINT),

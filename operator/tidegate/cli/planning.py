@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from tidegate.cli.errors import CommandFailed, Parser
+from tidegate.cli.fleet_review import FleetReview, fleet_review
 from tidegate.cli.plan_page import page
 from tidegate.cli.plan_screen import show
-from tidegate.cli.review import FleetReview, Review, fleet_review, review
+from tidegate.cli.review import Review, review
 from tidegate.cli.screen import Screen
 from tidegate.clock import SystemClock
 from tidegate.kube.api import NoCluster, default_api_client
@@ -29,6 +30,7 @@ from tidegate.reset.document import StoreFailure
 from tidegate.reset.runs.fleet import group_document, group_run_uid
 from tidegate.reset.runs.progress import phase_of
 from tidegate.reset.runs.request import run_name, run_uid
+from tidegate.reset.runs.waves import waves_of
 from tidegate.reset.store import ForeignRun, ForgedRun, Run, RunNotFound
 from tidegate.resources.base import read_status
 from tidegate.resources.conditions import COMPLETE, find_condition
@@ -102,7 +104,10 @@ def as_json(namespace: str, run: Run) -> dict[str, Any]:
         "result": None if run.result is None else json.loads(encode_result(run.result)),
     }
     if run.fleet is not None:
-        return {**head, "fleet": json.loads(encode_fleet_plan(run.fleet))}
+        asked = run.request.fleet
+        waves = asked.waves if asked is not None else None
+        order = None if waves is None else [[*groups] for groups in waves_of(waves, run.fleet.planned)]
+        return {**head, "fleet": json.loads(encode_fleet_plan(run.fleet)), "waves": order}
     if run.plan is None:
         raise ValueError(f"run {run.request.run_id} has no plan")
     return {

@@ -6,14 +6,13 @@ what shows it (terminal, page) only has to escape for its own medium.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from shlex import quote
 from typing import Final, assert_never
 
 from tidegate.printable import visible
 from tidegate.reset.evidence import Amount, Evidence, Histogram, Sample, TopicEvidence, amounts, movings
-from tidegate.reset.model.fleet import GroupPlan
 from tidegate.reset.model.plan import PartitionPlan, Plan
 from tidegate.reset.model.request import EvidenceLevel
 from tidegate.reset.model.targets import (
@@ -34,7 +33,7 @@ from tidegate.reset.model.targets import (
 from tidegate.reset.runs.progress import phase_of
 from tidegate.reset.store import Run
 from tidegate.resources.durations import format_duration
-from tidegate.resources.reset import FailurePolicy, ResetPhase
+from tidegate.resources.reset import ResetPhase
 from tidegate.resources.timestamps import format_timestamp
 
 _LATE: Final = timedelta(seconds=30)
@@ -131,84 +130,13 @@ def review(namespace: str, name: str, run: Run, now: datetime) -> Review:
         evidence_notes=_evidence_notes(run, now),
         samples=evidence.samples if evidence is not None else (),
         targets={str(p): offset for p, offset in plan.targets.items()},
-        approval=_approval(namespace, name, run.digest) if waits else None,
+        approval=approval_command(namespace, name, run.digest) if waits else None,
         outcome=None if run.result is None else visible(f"{run.result.phase}: {run.result.message}"),
         at=target.at if isinstance(target, ToTimestamp) else None,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class FleetReview:
-    """The plan of a fleet as it is to be shown: every group, those that move most records first."""
-
-    reset: str
-    run_id: str
-    groups: str
-    phase: ResetPhase
-    target: str
-    made_at: datetime
-    age: timedelta
-    planned: tuple[GroupPlan, ...]
-    refused: tuple[GroupPlan, ...]
-    all_or_none: bool
-    notes: tuple[str, ...]
-    approval: str | None
-    outcome: str | None
-
-    @property
-    def partitions(self) -> int:
-        return sum(g.partitions for g in self.planned)
-
-    @property
-    def moved(self) -> int:
-        return sum(g.moved for g in self.planned)
-
-    @property
-    def clamped(self) -> int:
-        return sum(g.clamped for g in self.planned)
-
-    @property
-    def replayed(self) -> int:
-        return sum(g.records_replayed for g in self.planned)
-
-    @property
-    def skipped(self) -> int:
-        return sum(g.records_skipped for g in self.planned)
-
-    @property
-    def on_failure(self) -> str:
-        """What becomes of the others when one group fails, as a sentence."""
-        if self.all_or_none:
-            return "Each group is reset in its own transaction; should one fail, all are put back"
-        return "Each group is reset in its own transaction; one that fails leaves the others as planned"
-
-
-def fleet_review(namespace: str, name: str, run: Run, now: datetime) -> FleetReview:
-    """Raises ``ValueError`` for a run without a fleet's plan."""
-    plan, asked = run.fleet, run.request.fleet
-    if plan is None or asked is None:
-        raise ValueError(f"run {run.request.run_id} has no plan of a fleet")
-    phase = run.result.phase if run.result is not None else phase_of(run)
-    shown = [replace(g, group_id=visible(g.group_id), message=visible(g.message)) for g in plan.groups]
-    by_size = sorted(shown, key=lambda g: (-g.records_replayed - g.records_skipped, g.group_id))
-    return FleetReview(
-        reset=visible(f"{namespace}/{name}"),
-        run_id=visible(plan.run_id),
-        groups=visible(", ".join(asked.patterns)),
-        phase=phase,
-        target=visible(described(run.request.target, plan.made_at)),
-        made_at=plan.made_at,
-        age=now - plan.made_at,
-        planned=tuple(g for g in by_size if not g.refused),
-        refused=tuple(g for g in shown if g.refused),
-        all_or_none=asked.failure_policy is FailurePolicy.ALL,
-        notes=tuple(map(visible, plan.notes)),
-        approval=_approval(namespace, name, run.digest) if phase is ResetPhase.AWAITING_APPROVAL else None,
-        outcome=None if run.result is None else visible(f"{run.result.phase}: {run.result.message}"),
-    )
-
-
-def _approval(namespace: str, name: str, digest: str) -> str:
+def approval_command(namespace: str, name: str, digest: str) -> str:
     return f"tidegate approve {quote(visible(name))} --namespace {quote(visible(namespace))} --plan {digest}"
 
 

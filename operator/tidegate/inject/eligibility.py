@@ -12,6 +12,7 @@ from tidegate.inject.environment import (
     Injection,
     NamedPolicy,
     agent_environment,
+    agents_of,
     injection_for,
     injection_of,
 )
@@ -101,7 +102,7 @@ def _selected(
         return found
     if wanted is None:
         return None
-    if wanted is not ConsumerFormat.PYTHON:
+    if not agents_of(wanted):
         return PodRefusal(
             NO_POLICY,
             f"no OffsetResetPolicy says what {wanted.value} consumers are to have: name one by annotation {POLICY}",
@@ -116,4 +117,4 @@ def _selected(
         return PodRefusal(
             NO_CONNECTION, f"the namespace {why}, so which ones are the agent's is not known: name a policy by {POLICY}"
         )
-    return Injection(MappingProxyType(agent_environment(topics[0])))
+    return Injection(MappingProxyType(agent_environment(topics[0])), format=wanted)

@@ -1,8 +1,9 @@
 """The environment that a policy gives to its consumers' processes, and the pods it is meant for. Pure.
 
-For Python the names are the agent's (``agents/python``). For Java there is no agent: what the policy says about new
-partitions is given under the names from which frameworks make the settings of their Kafka consumers. Nothing in it is
-secret: how the cluster is reached, and as whom, is the consumer's own configuration.
+Where an agent comes with it, the names are the agents' (``agents``), which are the same in each language. Without one,
+what the policy says about new partitions is given under the names from which Java's frameworks make the settings of
+their Kafka consumers. Nothing in it is secret: how the cluster is reached, and as whom, is the consumer's own
+configuration.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, assert_never
 
@@ -33,8 +35,27 @@ _PREFIXES: Final = {
     ConsumerFormat.QUARKUS: ("KAFKA_",),
     # The images of Confluent and Debezium make a worker's properties of CONNECT_*; "consumer." is for sink connectors.
     ConsumerFormat.CONNECT: ("CONNECT_CONSUMER_",),
-    ConsumerFormat.JAVA: ("CONNECT_CONSUMER_", "KAFKA_", "SPRING_KAFKA_CONSUMER_PROPERTIES_"),
 }
+
+
+class Agent(StrEnum):
+    """An agent that can be brought into a pod; its value is the name of its folder in the agents' image."""
+
+    PYTHON = "python"
+    JAVA = "java"
+
+
+_AGENTS: Final = {
+    ConsumerFormat.PYTHON: (Agent.PYTHON,),
+    ConsumerFormat.JAVA: (Agent.JAVA,),
+    # An agent costs nothing in a process of another language, and no pod says which languages are in its images.
+    ConsumerFormat.AUTO: (Agent.PYTHON, Agent.JAVA),
+}
+
+
+def agents_of(wanted: ConsumerFormat) -> tuple[Agent, ...]:
+    """The agents that come with settings of this format; none: only the environment does."""
+    return _AGENTS.get(wanted, ())
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -81,6 +102,11 @@ class Injection:
     containers: tuple[str, ...] = ()
 
     @property
+    def agents(self) -> tuple[Agent, ...]:
+        """What is brought into the pod."""
+        return agents_of(self.format)
+
+    @property
     def topics(self) -> AgentTopics | None:
         """Those of the agent that this starts; ``None``: it starts none."""
         control = self.environment.get(_CONTROL_TOPIC)
@@ -108,11 +134,14 @@ def environment_of(policy: NamedPolicy, wanted: ConsumerFormat | None = None) ->
     say to such consumers.
     """
     spec, chosen = policy.spec, wanted or policy.format
+    agents = agents_of(chosen)
     max_age = spec.latest.max_age if spec.latest is not None else None
     age = None if max_age is None else str(max_age // timedelta(milliseconds=1))
     new = spec.discovery.new_partitions if spec.discovery is not None and spec.discovery.interval else None
-    begin = new.value if new in (NewPartitions.EARLIEST, NewPartitions.LATEST) else None
-    if chosen is ConsumerFormat.PYTHON:
+    if max_age is not None:
+        # A client without the agent may know the accepted form alone. To it every new partition is young.
+        new = NewPartitions.EARLIEST if max_age and not agents else None
+    if agents:
         found = agent_environment(policy.topics) | {"TIDEGATE_GROUP": spec.only_group}
         names: tuple[tuple[str, str], ...] = (("TIDEGATE_LATEST_MAX_AGE", "TIDEGATE_NEW_PARTITIONS"),)
     else:
@@ -120,11 +149,11 @@ def environment_of(policy: NamedPolicy, wanted: ConsumerFormat | None = None) ->
         names = tuple(
             (prefix + _variable(_MAX_AGE), prefix + _variable(_NEW_PARTITIONS)) for prefix in _PREFIXES[chosen]
         )
-    for age_name, begin_name in names:
+    for age_name, new_name in names:
         if age is not None:
             found[age_name] = age
-        elif begin is not None:
-            found[begin_name] = begin
+        if new in (NewPartitions.EARLIEST, NewPartitions.LATEST):
+            found[new_name] = new.value
     return dict(sorted(found.items()))
 
 

@@ -1,20 +1,20 @@
 """What changes in a pod that is injected, as a JSON patch (RFC 6902), or why it can't be. Pure.
 
-An init container copies the agent into an ``emptyDir``, the chosen containers get it mounted and ``PYTHONPATH``
-prefixed; variables that a container has already stay as they are. The init container asks for no more than
-PodSecurity's ``restricted`` allows, runs as whoever the pod runs as unless that is root, and leaves the pod's QoS class
-alone.
+An init container copies the agents into an ``emptyDir``, the chosen containers get it mounted, ``PYTHONPATH`` prefixed
+and ``JAVA_TOOL_OPTIONS`` extended; variables that a container has already stay as they are. The init container asks for
+no more than PodSecurity's ``restricted`` allows, runs as whoever the pod runs as unless that is root, and leaves the
+pod's QoS class alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from operator import itemgetter
+from typing import Any, Final, assert_never
 
 from tidegate.inject.eligibility import PodRefusal
-from tidegate.inject.environment import Injection
-from tidegate.resources.features import ConsumerFormat
+from tidegate.inject.environment import Agent, Injection
 
 SETTING: Final = "tidegate.io/injected"
 """Annotation of a pod that was injected: ``Injection.setting``."""
@@ -22,9 +22,12 @@ SETTING: Final = "tidegate.io/injected"
 NAME: Final = "tidegate-agent"
 """Of the init container and of the volume."""
 MOUNT: Final = "/tidegate"
-PATH: Final = f"{MOUNT}/python"
+PATH: Final = f"{MOUNT}/{Agent.PYTHON}"
+JAVA_OPTION: Final = f"-javaagent:{MOUNT}/{Agent.JAVA}/tidegate-agent.jar"
 INSTALL: Final = "/opt/tidegate/agent/install"
-"""In the agent's image; takes the folder to copy to."""
+"""In the agents' image; takes the folder to copy to, and which agents. Without the latter it copies Python's, which is
+all that images of 0.1.0 have.
+"""
 
 WINDOWS: Final = "WindowsNotSupported"
 UNKNOWN_CONTAINER: Final = "UnknownContainer"
@@ -32,6 +35,7 @@ TOO_MANY: Final = "TooManyContainers"
 NAME_TAKEN: Final = "NameTaken"
 MOUNT_TAKEN: Final = "MountTaken"
 PYTHONPATH_NOT_KNOWN: Final = "PythonPathNotKnown"
+JAVA_OPTIONS_NOT_KNOWN: Final = "JavaToolOptionsNotKnown"
 
 _CONTAINERS: Final = 64
 """That one pod may have injected: what is added to each is sent back to the API server."""
@@ -41,6 +45,11 @@ _AGENT_USER: Final = 10001
 _REQUESTS: Final = {"cpu": "10m", "memory": "64Mi"}
 _LIMITS: Final = {"cpu": "500m", "memory": "64Mi"}
 _GUARANTEED: Final = {"cpu": "100m", "memory": "64Mi"}
+
+_PYTHONPATH: Final = "PYTHONPATH"
+_JAVA_OPTIONS: Final = "JAVA_TOOL_OPTIONS"
+_JAVA_OPTIONS_BEFORE: Final = "TIDEGATE_JAVA_TOOL_OPTIONS"
+"""What a container takes from elsewhere is taken under this name, to be extended."""
 
 Pod = Mapping[str, Any]
 Operation = dict[str, Any]
@@ -75,39 +84,54 @@ def setting_of(pod: Pod) -> str | None:
     return None if found is None else str(found)
 
 
+def image_of(pod: Pod) -> str | None:
+    """The agents' image that a pod was injected from; ``None``: it has no agent of ours."""
+    return next((str(container.get("image")) for container in _our_containers(pod)), None)
+
+
 def is_injected(pod: Pod, injection: Injection) -> bool:
-    """Whether the pod was injected with just this."""
-    complete = _has_our_container(pod) if injection.format is ConsumerFormat.PYTHON else True
-    return complete and setting_of(pod) == injection.setting
+    """Whether the pod was injected with just this, and its agents are still started."""
+    if setting_of(pod) != injection.setting:
+        return False
+    if not injection.agents:
+        return True
+    started = (_is_started(one.container, agent) for one in _mounting(pod) for agent in injection.agents)
+    return bool(_our_containers(pod)) and all(started)
 
 
-def patch_for(pod: Pod, injection: Injection, agent: AgentImage) -> Patch | PodRefusal:
-    """What makes the pod have the injection. Nothing, where an injected one comes by again."""
-    with_agent = injection.format is ConsumerFormat.PYTHON
-    if _has_our_container(pod) or is_injected(pod, injection):
+def patch_for(pod: Pod, injection: Injection, image: AgentImage) -> Patch | PodRefusal:
+    """What makes the pod have the injection. Of an injected one that comes by again: what has been lost of it."""
+    is_again = bool(_our_containers(pod))
+    if is_injected(pod, injection) or (is_again and setting_of(pod) != injection.setting):
         return Patch(())
-    chosen = _chosen(pod, injection.containers)
+    chosen = _mounting(pod) if is_again else _chosen(pod, injection.containers)
     if isinstance(chosen, PodRefusal):
         return replace(chosen, policies=injection.policies)
-    refusal = _refusal(pod, chosen) if with_agent else None
+    agents = injection.agents
+    refusal = _refused_by_pod(pod, chosen) if agents and not is_again else None
+    refusal = refusal or _refused_by_environment(chosen, agents)
     if refusal is not None:
         return replace(refusal, policies=injection.policies)
     operations = [*_annotate(pod, injection.setting)]
     for one in chosen:
-        operations += _set_environment(one, injection, with_agent=with_agent)
-        if with_agent:
+        operations += _set_environment(one, injection)
+        if agents and not is_again:
             mount = {"name": NAME, "mountPath": MOUNT, "readOnly": True}
             operations += _append(one.container, one.path, "volumeMounts", [mount])
-    if with_agent:
-        spec = pod["spec"]
-        operations += _append(spec, "/spec", "volumes", [{"name": NAME, "emptyDir": {"sizeLimit": "32Mi"}}])
-        # Last, since it moves the others; first in the pod, for init containers may be consumers as well (sidecars).
-        container = _init_container(pod, agent)
-        if spec.get("initContainers"):
-            operations.append({"op": "add", "path": "/spec/initContainers/0", "value": container})
-        else:
-            operations.append({"op": "add", "path": "/spec/initContainers", "value": [container]})
+    if agents and not is_again:
+        operations += _bring(pod, agents, image)
     return Patch(tuple(operations))
+
+
+def _bring(pod: Pod, agents: Sequence[Agent], image: AgentImage) -> list[Operation]:
+    spec = pod["spec"]
+    volume = {"name": NAME, "emptyDir": {"sizeLimit": "32Mi"}}
+    # Last, since it moves the others; first in the pod, for init containers may be consumers as well (sidecars).
+    container = _init_container(pod, agents, image)
+    first: Operation = {"op": "add", "path": "/spec/initContainers", "value": [container]}
+    if spec.get("initContainers"):
+        first = {"op": "add", "path": "/spec/initContainers/0", "value": container}
+    return [*_append(spec, "/spec", "volumes", [volume]), first]
 
 
 # --- which containers -------------------------------------------------------------------------------------------------
@@ -117,11 +141,7 @@ def _chosen(pod: Pod, names: Sequence[str]) -> tuple[_Chosen, ...] | PodRefusal:
     """The containers by name, init containers too; without names the main one."""
     if len(names) > _CONTAINERS:
         return PodRefusal(TOO_MANY, f"{len(names)} containers are named; at most {_CONTAINERS} can be injected")
-    by_name = {
-        str(container.get("name")): _Chosen(f"/spec/{field}/{number}", container)
-        for field in ("initContainers", "containers")
-        for number, container in enumerate(pod["spec"].get(field) or ())
-    }
+    by_name = {str(one.container.get("name")): one for one in _all(pod)}
     unknown = [name for name in names if name not in by_name]
     if unknown:
         return PodRefusal(
@@ -136,8 +156,27 @@ def _chosen(pod: Pod, names: Sequence[str]) -> tuple[_Chosen, ...] | PodRefusal:
     return (by_name[default if default in containers else containers[0]],)
 
 
-def _refusal(pod: Pod, chosen: Iterable[_Chosen]) -> PodRefusal | None:
-    """Why the agent can't be brought into these containers."""
+def _all(pod: Pod) -> list[_Chosen]:
+    return [
+        _Chosen(f"/spec/{field}/{number}", container)
+        for field in ("initContainers", "containers")
+        for number, container in enumerate(pod["spec"].get(field) or ())
+    ]
+
+
+def _mounting(pod: Pod) -> tuple[_Chosen, ...]:
+    """The containers that were chosen when the pod was injected. Others may have put a container before them since."""
+    ours = [str(container.get("name")) for container in _our_containers(pod)]
+    return tuple(
+        one
+        for one in _all(pod)
+        if one.container.get("name") not in ours
+        and any(mount.get("name") == NAME for mount in one.container.get("volumeMounts") or ())
+    )
+
+
+def _refused_by_pod(pod: Pod, chosen: Iterable[_Chosen]) -> PodRefusal | None:
+    """Why agents can't be brought into this pod."""
     spec = pod["spec"]
     if _is_windows(spec):
         return PodRefusal(WINDOWS, "the agent's image runs on Linux, and this pod on Windows")
@@ -146,18 +185,34 @@ def _refusal(pod: Pod, chosen: Iterable[_Chosen]) -> PodRefusal | None:
     if NAME in names:
         return PodRefusal(NAME_TAKEN, f"the pod has a container or volume {NAME} of its own: give it another name")
     for one in chosen:
-        name = one.container.get("name")
         mounts = [str(mount.get("mountPath", "")).rstrip("/") for mount in one.container.get("volumeMounts") or ()]
         taken = [path for path in mounts if path == MOUNT or path.startswith(f"{MOUNT}/")]
         if taken:
+            name = one.container.get("name")
             return PodRefusal(MOUNT_TAKEN, f"container {name} mounts something of its own at {taken[0]}: move it")
-        for variable in one.container.get("env") or ():
-            if variable.get("name") == "PYTHONPATH" and variable.get("valueFrom"):
-                return PodRefusal(
-                    PYTHONPATH_NOT_KNOWN,
-                    f"container {name} takes PYTHONPATH from elsewhere (valueFrom), so nothing can be put before it: "
-                    "give its value, or put $(OTHER) of another variable into it",
-                )
+    return None
+
+
+def _refused_by_environment(chosen: Iterable[_Chosen], agents: Sequence[Agent]) -> PodRefusal | None:
+    """Why agents can't be started in these containers. A container may have no value for what it takes from elsewhere
+    and calls optional: then nothing stands for it, and Java would not start.
+    """
+    for one in chosen:
+        name, variables = one.container.get("name"), _variables(one.container)
+        if Agent.PYTHON in agents and variables.get(_PYTHONPATH, {}).get("valueFrom"):
+            return PodRefusal(
+                PYTHONPATH_NOT_KNOWN,
+                f"container {name} takes {_PYTHONPATH} from elsewhere (valueFrom), so nothing can be put before it: "
+                "give its value, or put $(OTHER) of another variable into it",
+            )
+        source = variables.get(_JAVA_OPTIONS, {}).get("valueFrom") or {}
+        is_optional = any(isinstance(said, Mapping) and said.get("optional") for said in source.values())
+        if Agent.JAVA in agents and is_optional:
+            return PodRefusal(
+                JAVA_OPTIONS_NOT_KNOWN,
+                f"container {name} takes {_JAVA_OPTIONS} from elsewhere (valueFrom), where it is optional, so it can't "
+                "be extended: make it required, or give its value",
+            )
     return None
 
 
@@ -168,11 +223,29 @@ def _is_windows(spec: Mapping[str, Any]) -> bool:
     ) or bool((spec.get("securityContext") or {}).get("windowsOptions"))
 
 
-def _has_our_container(pod: Pod) -> bool:
-    return any(
-        container.get("name") == NAME and list(container.get("command") or ())[:1] == [INSTALL]
+def _our_containers(pod: Pod) -> list[Mapping[str, Any]]:
+    return [
+        container
         for container in pod["spec"].get("initContainers") or ()
-    )
+        if container.get("name") == NAME and list(container.get("command") or ())[:1] == [INSTALL]
+    ]
+
+
+def _variables(container: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """By name; of those that are there twice the last counts, as for the container."""
+    return {str(variable.get("name")): variable for variable in container.get("env") or ()}
+
+
+def _is_started(container: Mapping[str, Any], agent: Agent) -> bool:
+    """Whether processes of this container will load the agent."""
+    variables = _variables(container)
+    match agent:
+        case Agent.PYTHON:
+            return PATH in str(variables.get(_PYTHONPATH, {}).get("value") or "").split(":")
+        case Agent.JAVA:
+            return JAVA_OPTION in str(variables.get(_JAVA_OPTIONS, {}).get("value") or "").split()
+        case _:
+            assert_never(agent)
 
 
 # --- what changes -----------------------------------------------------------------------------------------------------
@@ -188,18 +261,52 @@ def _annotate(pod: Pod, setting: str) -> list[Operation]:
     return [{"op": "add", "path": "/metadata/annotations", "value": {SETTING: setting}}]
 
 
-def _set_environment(one: _Chosen, injection: Injection, *, with_agent: bool) -> list[Operation]:
-    there = {str(variable.get("name")): number for number, variable in enumerate(one.container.get("env") or ())}
-    added = [{"name": name, "value": value} for name, value in injection.environment.items() if name not in there]
+def _set_environment(one: _Chosen, injection: Injection) -> list[Operation]:
+    there = _variables(one.container)
+    added = [_named(name, value) for name, value in injection.environment.items() if name not in there]
     operations: list[Operation] = []
-    if with_agent and "PYTHONPATH" in there:
-        number = there["PYTHONPATH"]
-        before = str(one.container["env"][number].get("value") or "")
-        value = f"{PATH}:{before}" if before else PATH
-        operations.append({"op": "replace", "path": f"{one.path}/env/{number}", "value": _named("PYTHONPATH", value)})
-    elif with_agent:
-        added.append(_named("PYTHONPATH", PATH))
+    waiting = [agent for agent in injection.agents if not _is_started(one.container, agent)]
+    if Agent.PYTHON in waiting:
+        if _PYTHONPATH in there:
+            operations += _prefix_path(one)
+        else:
+            added.append(_named(_PYTHONPATH, PATH))
+    if Agent.JAVA in waiting:
+        if _JAVA_OPTIONS in there:
+            # After all that replaces, since it may move the variables that follow.
+            operations += _extend_options(one)
+        else:
+            added.append(_named(_JAVA_OPTIONS, JAVA_OPTION))
     return operations + _append(one.container, one.path, "env", added)
+
+
+def _prefix_path(one: _Chosen) -> list[Operation]:
+    path, variable = _place(one, _PYTHONPATH)
+    before = str(variable.get("value") or "")
+    value = _named(_PYTHONPATH, f"{PATH}:{before}" if before else PATH)
+    return [{"op": "replace", "path": path, "value": value}]
+
+
+def _extend_options(one: _Chosen) -> list[Operation]:
+    """Ours comes after what is there: other agents are loaded before it, as they would be without it."""
+    path, variable = _place(one, _JAVA_OPTIONS)
+    if variable.get("valueFrom"):
+        folder, _, number = path.rpartition("/")
+        extended = _named(_JAVA_OPTIONS, f"$({_JAVA_OPTIONS_BEFORE}) {JAVA_OPTION}")
+        return [
+            {"op": "replace", "path": path, "value": {**variable, "name": _JAVA_OPTIONS_BEFORE}},
+            {"op": "add", "path": f"{folder}/{int(number) + 1}", "value": extended},
+        ]
+    before = str(variable.get("value") or "")
+    value = _named(_JAVA_OPTIONS, f"{before} {JAVA_OPTION}" if before else JAVA_OPTION)
+    return [{"op": "replace", "path": path, "value": value}]
+
+
+def _place(one: _Chosen, name: str) -> tuple[str, Mapping[str, Any]]:
+    """The JSON pointer of a variable that is there, and the variable."""
+    numbered = enumerate(one.container["env"])
+    number, variable = max(((n, v) for n, v in numbered if str(v.get("name")) == name), key=itemgetter(0))
+    return f"{one.path}/env/{number}", variable
 
 
 def _named(name: str, value: str) -> dict[str, str]:
@@ -214,7 +321,7 @@ def _append(parent: Mapping[str, Any], path: str, field: str, values: Sequence[M
     return [{"op": "add", "path": f"{path}/{field}/-", "value": value} for value in values]
 
 
-def _init_container(pod: Pod, agent: AgentImage) -> dict[str, Any]:
+def _init_container(pod: Pod, agents: Sequence[Agent], image: AgentImage) -> dict[str, Any]:
     security: dict[str, Any] = {
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"]},
@@ -228,9 +335,9 @@ def _init_container(pod: Pod, agent: AgentImage) -> dict[str, Any]:
         security["runAsUser"] = _AGENT_USER
     container: dict[str, Any] = {
         "name": NAME,
-        "image": agent.image,
-        "imagePullPolicy": agent.pull_policy,
-        "command": [INSTALL, MOUNT],
+        "image": image.image,
+        "imagePullPolicy": image.pull_policy,
+        "command": [INSTALL, MOUNT, *(() if agents == (Agent.PYTHON,) else agents)],
         "securityContext": security,
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [{"name": NAME, "mountPath": MOUNT}],

@@ -7,6 +7,7 @@ fewer pods are stale, since the webhook is not asked or can't be reached.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -15,11 +16,11 @@ from typing import Any, Final
 
 from tidegate.inject.eligibility import PodRefusal, Surroundings, wish_for
 from tidegate.inject.environment import Injection
-from tidegate.inject.patch import SETTING, AgentImage, is_injected, patch_for
+from tidegate.inject.patch import SETTING, AgentImage, image_of, is_injected, patch_for
 from tidegate.kube.injection import Evicted
 from tidegate.kube.ports import EventType, KubeEvent
 from tidegate.resources.conditions import ConditionStatus
-from tidegate.resources.features import InjectionStatus, Rollout
+from tidegate.resources.features import MAX_AGENT_VERSIONS, AgentVersion, InjectionStatus, Rollout
 
 INJECTED: Final = "Injected"
 NO_PODS: Final = "NoPods"
@@ -69,7 +70,7 @@ class SeenPod:
     """``state`` ``None``: it is not to be injected, or on its way out. ``changed_at``: when its readiness last changed.
 
     ``ours``: this policy is the one that rolls it, of all that have a say in it. ``overruled``: whose values it has
-    instead of this policy's, and which.
+    instead of this policy's, and which. ``image``: where it has its agent from; empty: it has none.
     """
 
     name: str
@@ -82,6 +83,7 @@ class SeenPod:
     ours: bool = True
     refusal: str = ""
     overruled: str = ""
+    image: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +146,7 @@ def seen_pod(pod: Mapping[str, Any], policy: str, around: Surroundings, agent: A
         ours=isinstance(wish, Injection) and wish.policies[:1] == (policy,),
         refusal=refusal,
         overruled=overruled,
+        image=image_of(pod) or "",
     )
 
 
@@ -222,6 +225,7 @@ def decide(seen: Seen) -> Decision:
         injected=len(seen.of(PodState.INJECTED)),
         stale=stale,
         refused=len(seen.of(PodState.REFUSED)),
+        versions=_versions(seen),
         stale_before=stale_before,
         futile=futile or None,
         retry_at=retry_at,
@@ -229,6 +233,12 @@ def decide(seen: Seen) -> Decision:
     status = undone.model_copy(update={"stale_before": stale, "retry_at": None}) if evict is not None else undone
     condition = _condition(seen, status)
     return Decision(evict, status, condition, undone, _happenings(seen, status, condition, evict))
+
+
+def _versions(seen: Seen) -> tuple[AgentVersion, ...]:
+    counted = Counter(pod.image for pod in seen.of(PodState.INJECTED) if pod.image)
+    ordered = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
+    return tuple(AgentVersion(image=image, pods=pods) for image, pods in ordered[:MAX_AGENT_VERSIONS])
 
 
 def after(decision: Decision, evicted: Evicted) -> Decision:
@@ -292,7 +302,8 @@ def _condition(seen: Seen, status: InjectionStatus) -> tuple[ConditionStatus, st
         at = status.retry_at.isoformat(timespec="seconds").replace("+00:00", "Z")
         message = (
             f"{count}. {status.futile} pod(s) were evicted and came back without it: see that the API server reaches "
-            f"the webhook, and that no pod template says {SETTING} itself. The next one is evicted at {at}"
+            f"the webhook, that no pod template says {SETTING} itself, and that no other webhook takes it away. The "
+            f"next one is evicted at {at}"
         )
         return ConditionStatus.FALSE, NOT_INJECTED, message
     if status.stale:

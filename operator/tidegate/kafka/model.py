@@ -155,6 +155,16 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
+class ListedGroup:
+    """A row of ListGroups. ``type`` is in small letters; ``type`` and ``state`` are empty from old brokers."""
+
+    group_id: str
+    protocol_type: str
+    type: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
 class Subscription:
     """What a member of a classic group says of itself as it joins (``ConsumerProtocolSubscription``).
 

@@ -74,6 +74,23 @@ def needs_of(role: Role, scope: Scope) -> tuple[Need, ...]:
     return tuple({need.right: need for need in reversed(found)}.values())[::-1]
 
 
+def needs_of_audit(groups: Collection[str] = ("*",), topics: Collection[str] = ("*",)) -> tuple[Need, ...]:
+    """What ``tidegate audit`` reads, of groups and topics of these names or patterns; a probe needs more."""
+    found = [
+        Need(_named("Describe", Resource.GROUP, group), "listing and describing groups, their committed offsets")
+        for group in groups
+    ]
+    found += [
+        Need(_named("Describe", Resource.TOPIC, topic), "partitions, where logs begin and end, offsets of the topic")
+        for topic in topics
+    ]
+    settings = "retention and limits of the brokers may stay unknown"
+    found.append(Need(Right("DescribeConfigs", Resource.CLUSTER), "the brokers' settings", unless=settings))
+    exact = "an estimate of when offsets expire is enough"
+    found.append(Need(_topic("Read", OFFSETS_TOPIC), "when exactly offsets expire", unless=exact))
+    return tuple(found)
+
+
 def too_wide(scope: Scope) -> tuple[str, ...]:
     """Patterns of which Kafka's ACLs have only the beginning, so that more is granted than the connection allows."""
     return tuple(p for p in (*scope.groups, *scope.topics) if is_pattern(p) and p.index("*") != len(p) - 1)

@@ -14,11 +14,10 @@ from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 
 from tidegate.kafka.errors import Refused
-from tidegate.kafka.model import Group, GroupState, GroupType, Member, TopicPartition
+from tidegate.kafka.model import Group, GroupState, GroupType, ListedGroup, Member, TopicPartition
 from tidegate.kafka.rights import on_group
 from tidegate.kafka_client.codes import GROUP_ID_NOT_FOUND, check
 from tidegate.kafka_client.consumer_group_describe import ConsumerGroupDescribeRequest
-from tidegate.kafka_client.group_requests import ListedGroup
 from tidegate.kafka_client.wire import Wire
 
 _UNSUPPORTED_VERSION: Final = 35

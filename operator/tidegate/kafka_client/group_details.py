@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.model import Broker, TopicPartition
+from tidegate.kafka.model import Broker, ListedGroup, TopicPartition
 from tidegate.kafka_client.group_descriptions import target_assignments
-from tidegate.kafka_client.group_requests import ListedGroup, list_groups
+from tidegate.kafka_client.group_requests import list_groups
 from tidegate.kafka_client.offset_requests import leader_epochs
 from tidegate.kafka_client.wire import Wire
 

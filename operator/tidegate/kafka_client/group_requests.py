@@ -5,30 +5,20 @@ without being a member (KIP-394, KIP-345), Heartbeat, SyncGroup.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from kafka.protocol.admin import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
 from kafka.protocol.consumer import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
 
+from tidegate.kafka.model import ListedGroup
 from tidegate.kafka.rights import on_group
 from tidegate.kafka_client.cluster_requests import each_broker
 from tidegate.kafka_client.codes import FENCED_INSTANCE_ID, GROUP_ID_NOT_FOUND, NO_ERROR, UNKNOWN_MEMBER_ID, check
 from tidegate.kafka_client.connections import Answer
-from tidegate.kafka_client.wire import Wire
+from tidegate.kafka_client.wire import Wire, named
 
 _LONGEST_JOIN_S: Final = 900.0
 """How long a coordinator may take to answer a JoinGroup; whoever waits for it decides when to give up."""
-
-
-@dataclass(frozen=True, slots=True)
-class ListedGroup:
-    """A row of ListGroups. ``type`` is in small letters; ``type`` and ``state`` are empty from old brokers."""
-
-    group_id: str
-    protocol_type: str
-    type: str
-    state: str
 
 
 def list_groups(wire: Wire) -> tuple[ListedGroup, ...]:
@@ -172,3 +162,16 @@ def subscriptions(wire: Wire, group_id: str) -> Mapping[str, bytes]:
         what=f"describe group {group_id}",
     )
     return {m.member_id: bytes(m.member_metadata) for m in answer.groups[0].members if m.member_metadata}
+
+
+def subscriptions_of(wire: Wire, group_ids: Collection[str]) -> dict[str, dict[str, bytes]]:
+    """As :func:`subscriptions`, of many groups in few requests; a group that may not be described tells nothing."""
+    rows = wire.of_coordinators(
+        group_ids,
+        lambda batch: DescribeGroupsRequest(groups=batch, include_authorized_operations=False, max_version=5),
+        what=f"read the subscriptions of {named(group_ids)}",
+    )
+    return {
+        group_id: {m.member_id: bytes(m.member_metadata) for m in row.members if m.member_metadata}
+        for group_id, row in rows.items()
+    }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from kafka.protocol.consumer import ListOffsetsRequest
@@ -81,6 +81,42 @@ class LogOffsets:
             raise Unavailable(f"{what}: {headless} has no leader at the moment")
         return found
 
+    def told(self, asked: Mapping[TopicPartition, int], what: str) -> dict[TopicPartition, int]:
+        """As :meth:`at`, of the partitions whose leaders tell: one that is gone, has no leader or may not be described
+        is absent, and keeps nobody waiting. Leaders are looked for twice, as they move."""
+        found: dict[TopicPartition, int] = {}
+        for again in (False, True):
+            left = [p for p in asked if p not in found]
+            if not left:
+                break
+            deadline = self._wire.deadline()
+            by_leader: defaultdict[int, list[TopicPartition]] = defaultdict(list)
+            for partition, node in self._known_leaders(left, what, deadline, fresh=again).items():
+                by_leader[node].append(partition)
+            requests = {n: _request(asked, some, read_committed=False) for n, some in by_leader.items()}
+            for answer in self._wire.ask_each(requests, what=what, deadline=deadline).values():
+                if not isinstance(answer, KafkaFailure):
+                    found |= {p: row.offset for p, row in _rows(answer) if row.error_code == NO_ERROR}
+        return found
+
+    def _known_leaders(
+        self, partitions: Collection[TopicPartition], what: str, deadline: float, *, fresh: bool
+    ) -> dict[TopicPartition, int]:
+        """Of the partitions that have one now, as far as brokers tell."""
+        leaders = {} if fresh else {p: node for p in partitions if (node := self._leaders.get(p)) is not None}
+        unknown = frozenset(partitions) - leaders.keys()
+        if unknown:
+            told = describe_topics(self._wire, by_topic(unknown).keys(), what=what, deadline=deadline).topics
+            looked_up = {
+                partition: row.leader_id
+                for topic in told
+                for row in topic.partitions
+                if row.leader_id >= 0 and (partition := TopicPartition(topic.name, row.partition_index)) in unknown
+            }
+            self._leaders |= looked_up
+            leaders |= looked_up
+        return leaders
+
     def _leaders_of(
         self, partitions: Collection[TopicPartition], what: str, deadline: float, needs: tuple[Right, ...]
     ) -> dict[TopicPartition, int]:
@@ -129,11 +165,15 @@ def _request(
 def _offsets(answer: Any, what: str, needs: tuple[Right, ...]) -> dict[TopicPartition, int]:
     """Of partitions whose leader it is that answered; a topic that was deleted has none either."""
     found: dict[TopicPartition, int] = {}
+    for partition, row in _rows(answer):
+        if row.error_code == NO_ERROR:
+            found[partition] = row.offset
+        elif row.error_code not in UNREACHABLE | UNKNOWN_PARTITION:
+            check(row.error_code, f"{what} ({partition})", *(needs or on_topics("Describe", [partition.topic])))
+    return found
+
+
+def _rows(answer: Any) -> Iterator[tuple[TopicPartition, Any]]:
     for topic in answer.topics:
         for row in topic.partitions:
-            partition = TopicPartition(topic.name, row.partition_index)
-            if row.error_code == NO_ERROR:
-                found[partition] = row.offset
-            elif row.error_code not in UNREACHABLE | UNKNOWN_PARTITION:
-                check(row.error_code, f"{what} ({partition})", *(needs or on_topics("Describe", [topic.name])))
-    return found
+            yield TopicPartition(topic.name, row.partition_index), row

@@ -196,12 +196,13 @@ class Rollout(StrEnum):
 
 
 class ConsumerFormat(StrEnum):
-    """Whose names the settings are given under. ``PYTHON``: Tidegate's agent, which comes with them; ``JAVA``: those of
-    the three frameworks at once. ``tidegate.inject.environment`` has the names.
+    """How the settings reach the consumers: by Tidegate's agent for a language, or for both, which comes with them; or
+    without an agent, under the names that a framework reads. ``tidegate.inject.environment`` has the names.
     """
 
     PYTHON = "Python"
     JAVA = "Java"
+    AUTO = "Auto"
     SPRING = "Spring"
     QUARKUS = "Quarkus"
     CONNECT = "Connect"
@@ -225,8 +226,9 @@ class ConsumersSpec(ResourceModel):
     """Which pods of this namespace are the group's consumers."""
 
     format: ConsumerFormat = ConsumerFormat.PYTHON
-    """The format of the settings. Python loads Tidegate's agent into the process. Spring, Quarkus and Connect set the
-    environment from which these frameworks build the consumer's configuration; Java sets all three."""
+    """How the settings reach the consumers. Python and Java load Tidegate's agent for that language into the process,
+    and Auto offers both, of which each process takes its own. Spring, Quarkus and Connect bring no agent: they set the
+    environment from which these frameworks of Java build the consumer's configuration."""
 
     containers: Annotated[
         tuple[ContainerName, ...],
@@ -285,7 +287,6 @@ class DiscoveredTopic(ResourceModel):
 
 
 MAX_NEWEST: Final = 20
-
 MAX_DISCOVERED_TOPICS: Final = 10_000
 """Keeps the resource below what the API server takes (1.5 MiB) with names of the usual length."""
 
@@ -354,6 +355,19 @@ class RetentionStatus(ResourceModel):
     """The ConfigMap with the last known offsets, from which expired ones are restored."""
 
 
+MAX_AGENT_VERSIONS: Final = 20
+
+
+class AgentVersion(ResourceModel):
+    """An image that pods have their agent from."""
+
+    image: str
+    """Its name, as the pods have it."""
+
+    pods: Count
+    """How many pods."""
+
+
 class InjectionStatus(ResourceModel):
     """How many of the selected pods have the policy's settings."""
 
@@ -372,6 +386,9 @@ class InjectionStatus(ResourceModel):
 
     refused: Count | None = None
     """How many of them can't have it. The condition Injected says why."""
+
+    versions: Annotated[tuple[AgentVersion, ...], Field(max_length=MAX_AGENT_VERSIONS)] = ()
+    """The images that the pods with the setting have their agent from, until they are replaced."""
 
     stale_before: Count | None = None
     """How many were stale when the last one was evicted."""

@@ -1,4 +1,5 @@
-"""A control topic that is lost and made anew opens no gate before its holders have had the time to write it."""
+"""What a link to the control topic owes, the Python agent's as well as the Java agent's: above all that a topic which
+is lost and made anew opens no gate before its holders have had the time to write it."""
 
 from __future__ import annotations
 
@@ -6,41 +7,45 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
 
 from devstack import KafkaCluster
+from support.control_links import JavaLinks, Link, Links, PythonLinks
+from support.needs import starts
 from support.stack_fixtures import Unique
 from tidegate.control.records import Hold, HoldKey, PartitionKey, PartitionSeen
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Fenced
 from tidegate.kafka_client.client import KafkaClient
 from tidegate.kafka_client.fenced_writer import FencedWriter
-from tidegate_agent import control
-from tidegate_agent.control import ControlLink
 from tidegate_agent.gates import Gate, Partition
 
 WITHIN_S = 90.0
 ORDERS = Partition("orders", 0)
 KEY = HoldKey("payments", "orders", 0, "pause/c/p")
+PYTHON = "python"
+KINDS = [PYTHON, "2.8.2", pytest.param("3.9.2", marks=pytest.mark.nightly), "4.3.1"]
+"""The Python agent, and the Java agent with these releases of kafka-clients."""
 
 
 class Scene:
     """A control topic of its own, what the operator does to it, and an agent's link."""
 
-    def __init__(self, kafka: KafkaCluster, topic: str) -> None:
+    def __init__(self, kafka: KafkaCluster, topic: str, links: Links) -> None:
         self.topic = topic
         self.bootstrap = kafka.bootstrap
+        self.links = links
         self.admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
         self.client = KafkaClient(Connection(kafka.bootstrap, control_topic=topic))
         self.client.control.ensure()
         self.link = self.another_link()
 
-    def another_link(self) -> ControlLink:
-        return ControlLink({"bootstrap.servers": self.bootstrap}, self.topic, f"{self.topic}_acks")
+    def another_link(self) -> Link:
+        return self.links.open({"bootstrap.servers": self.bootstrap}, self.topic)
 
     def hold(self) -> int:
         return self.client.control.hold({KEY: Hold("looked into", 1000)})[KEY]
@@ -66,9 +71,29 @@ class Scene:
         self.client.close()
 
 
+@pytest.fixture(scope="module")
+@starts("kafka")
+def jvms() -> Iterator[Callable[[str], JavaLinks]]:
+    """By the release of kafka-clients; started when they are first asked for."""
+    with ExitStack() as stack:
+        started: dict[str, JavaLinks] = {}
+
+        def jvm(client: str) -> JavaLinks:
+            if client not in started:
+                started[client] = stack.enter_context(JavaLinks(client))
+            return started[client]
+
+        yield jvm
+
+
+@pytest.fixture(params=KINDS)
+def links(request: pytest.FixtureRequest, jvms: Callable[[str], JavaLinks]) -> Links:
+    return PythonLinks() if request.param == PYTHON else jvms(request.param)
+
+
 @pytest.fixture
-def scene(kafka: KafkaCluster, unique: Unique) -> Iterator[Scene]:
-    scene = Scene(kafka, unique("control"))
+def scene(kafka: KafkaCluster, unique: Unique, links: Links) -> Iterator[Scene]:
+    scene = Scene(kafka, unique("control"), links)
     scene.hold()
     ticket = scene.link.ask()
     scene.until(lambda: scene.link.known.answered >= ticket and scene.gate() is not None, "the hold is read")
@@ -91,11 +116,12 @@ def test_a_gate_stays_closed_until_its_holder_has_written_the_new_topic(scene: S
 
 
 def test_a_gate_that_nobody_holds_any_more_opens_after_a_while(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control, "_REBUILT_S", 1.0)
+    scene.links.shorten(monkeypatch)
     scene.lose()
     scene.until(lambda: scene.link.known.generation == 2, "the new topic is read")
 
     assert scene.gate() is not None
+    scene.link.let_rebuilding_end()
     scene.until(lambda: scene.gate() is None, "it is open")
 
 
@@ -104,7 +130,7 @@ def test_a_process_that_starts_while_the_topic_is_lost_waits_for_the_holds(scene
     late = scene.another_link()
     try:
         ticket = late.ask()
-        scene.until(lambda: late._lost_at is not None, "it has found that the topic is lost")
+        scene.until(lambda: late.has_found_it_lost, "it has found that the topic is lost")
         scene.until(lambda: not scene.client.control.ensure() and scene.client.control.exist, "there is a new topic")
         early = late.known.answered
         epoch = scene.hold()
@@ -121,11 +147,13 @@ def test_a_process_that_starts_while_the_topic_is_lost_waits_for_the_holds(scene
 def test_a_process_does_not_wait_for_ever_for_a_topic_that_nobody_writes(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(control, "_REBUILT_S", 1.0)
+    scene.links.shorten(monkeypatch)
     scene.delete()
     late = scene.another_link()
     try:
         ticket = late.ask()
+        scene.until(lambda: late.has_found_it_lost, "it has found that the topic is lost")
+        late.let_rebuilding_end()
         scene.until(lambda: late.known.answered >= ticket, "its question is answered")
     finally:
         late.close()

@@ -12,18 +12,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 import pytest
-from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AclOperation, AdminClient, ResourceType
 
 from devstack import KafkaCluster
 from devstack.kafka_security import KafkaSecurity
 from devstack.processes import eventually
+from support.acls import allow
 from support.clients import ConsumerFleet
 from support.gated_applications import Scene
 from support.stack_fixtures import Unique, topics_of
@@ -114,7 +108,9 @@ class Applications:
         ]
         for scene in scenes:
             self._ending.callback(scene.close)
-        self._allow((ResourceType.TOPIC, self._topic, READ), *((ResourceType.GROUP, s.group, READ) for s in scenes))
+        allow(
+            self._admin, (ResourceType.TOPIC, self._topic, READ), *((ResourceType.GROUP, s.group, READ) for s in scenes)
+        )
         for kind, scene in zip(KINDS, scenes, strict=True):
             if kind in of:
                 self.allow(scene, *rights)
@@ -134,17 +130,7 @@ class Applications:
 
     def allow(self, scene: Scene, *rights: tuple[str, AclOperation]) -> None:
         names = {"control": scene.settings.control_topic, "acks": scene.settings.acks_topic}
-        self._allow(*((ResourceType.TOPIC, names[which], operation) for which, operation in rights))
-
-    def _allow(self, *rights: tuple[ResourceType, str, AclOperation]) -> None:
-        bindings = [
-            AclBinding(kind, name, ResourcePatternType.LITERAL, principal, "*", operation, AclPermissionType.ALLOW)
-            for kind, name, operation in rights
-            for principal in ("User:tidegate", "User:CN=tidegate")
-        ]
-        if bindings:
-            for future in self._admin.create_acls(bindings).values():
-                future.result(20)
+        allow(self._admin, *((ResourceType.TOPIC, names[which], operation) for which, operation in rights))
 
     def close(self) -> None:
         self._ending.close()

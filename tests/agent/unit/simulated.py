@@ -23,10 +23,10 @@ P1 = Partition("orders", 1)
 class Client:
     """As librdkafka does it: ``position`` is None until something is delivered; a seek forgets it.
 
-    Without a committed offset it begins at the log's end; assigned again it is still paused if it was. What is
-    delivered is stored for the next commit of what is stored; ``auto_stores``: by the client, not by the application,
-    and then it cannot be forgotten. ``drops``: how many of the next pauses and resumes it drops without a word
-    (librdkafka issue 5591).
+    Without a committed offset it begins at the log's end, or as ``begins`` says; assigned again it is still paused if
+    it was. What is delivered is stored for the next commit of what is stored; ``auto_stores``: by the client, not by
+    the application, and then it cannot be forgotten. ``stores_late``: the application stores it by ``store``, when it
+    likes. ``drops``: how many of the next pauses and resumes it drops without a word (librdkafka issue 5591).
     """
 
     committed: dict[Partition, int] = field(default_factory=dict)
@@ -38,9 +38,12 @@ class Client:
     log_end: dict[Partition, int] = field(default_factory=dict)
     drops: int = 0
     auto_stores: bool = False
+    stores_late: bool = False
+    begins: Start = Start.LATEST
 
     def begin(self, partition: Partition) -> None:
-        self.next[partition] = self.committed.get(partition, self.log_end.get(partition, 0))
+        self.begin_at(partition, self.begins)
+        self.next[partition] = self.committed.get(partition, self.next[partition])
         self.position[partition] = None
         self.stored.pop(partition, None)
 
@@ -79,7 +82,12 @@ class Client:
         for _ in range(count):
             offset = self.next[partition]
             self.delivered.append((partition, offset))
-            self.next[partition] = self.position[partition] = self.stored[partition] = offset + 1
+            self.next[partition] = self.position[partition] = offset + 1
+            if not self.stores_late:
+                self.store(partition, offset + 1)
+
+    def store(self, partition: Partition, offset: int) -> None:
+        self.stored[partition] = offset
 
 
 class Consumer:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidegate_agent.settings import Settings, SettingsError, is_on, read_settings
+from tidegate_agent.settings import Settings, SettingsError, is_on, is_strict, read_settings
 from tidegate_agent.start import Options, Start
 
 
@@ -37,7 +37,9 @@ def test_what_is_said_is_taken() -> None:
         ("TIDEGATE_UNREACHABLE_AFTER_S", "soon"),
         ("TIDEGATE_UNREACHABLE_AFTER_S", "-1"),
         ("TIDEGATE_UNREACHABLE_AFTER_S", "nan"),
+        ("TIDEGATE_UNREACHABLE_AFTER_S", "1_0"),
         ("TIDEGATE_LOG", "loud"),
+        ("TIDEGATE_STRICT", "very"),
     ],
 )
 def test_a_value_that_means_nothing_is_refused_by_its_name(name: str, value: str) -> None:
@@ -63,6 +65,8 @@ def test_what_turns_the_rule_for_new_partitions_off_is_no_mistake(name: str, val
         ("TIDEGATE_LATEST_MAX_AGE", "-2"),
         ("TIDEGATE_LATEST_MAX_AGE", "1h"),
         ("TIDEGATE_LATEST_MAX_AGE", "1.5"),
+        ("TIDEGATE_LATEST_MAX_AGE", "1_000"),
+        ("TIDEGATE_LATEST_MAX_AGE", "٣"),
         ("TIDEGATE_LATEST_MAX_AGE", str(2**63)),
         ("TIDEGATE_NEW_PARTITIONS", "newest"),
         ("TIDEGATE_NEW_PARTITIONS", "by_duration:PT1H"),
@@ -75,6 +79,27 @@ def test_a_mistake_about_new_partitions_is_said_and_changes_nothing_else(name: s
     [complaint] = found.complaints
     assert complaint.startswith(name)
     assert repr(value) in complaint
+
+
+@pytest.mark.parametrize(("value", "strict"), [("true", True), (" On ", True), ("false", False), ("", False)])
+def test_a_strict_process_refuses_what_is_otherwise_said_and_passed_over(value: str, strict: bool) -> None:
+    environ = {"TIDEGATE_STRICT": value, "TIDEGATE_LATEST_MAX_AGE": "1h", "TIDEGATE_NEW_PARTITIONS": "newest"}
+    assert is_strict(environ) is strict
+    if not strict:
+        assert len(read_settings(environ).complaints) == 2
+        return
+
+    with pytest.raises(SettingsError) as refused:
+        read_settings(environ)
+
+    assert str(refused.value) == (
+        "TIDEGATE_LATEST_MAX_AGE must be a whole number of milliseconds, or -1 for off, not '1h'; "
+        "TIDEGATE_NEW_PARTITIONS must be earliest or latest, not 'newest', or none"
+    )
+
+
+def test_a_process_is_not_strict_by_a_value_that_means_nothing() -> None:
+    assert not is_strict({"TIDEGATE_STRICT": "very"})
 
 
 def test_what_is_said_for_one_group_is_for_no_other() -> None:

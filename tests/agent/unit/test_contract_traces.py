@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -11,17 +11,14 @@ from typing import Any, Final
 import pytest
 
 from agent.unit.simulated import Client, Consumer
-from tidegate_agent.ages import Clock, PartitionTable
+from tidegate_agent.control_reading import ControlReading
 from tidegate_agent.core import Core
-from tidegate_agent.gates import GateTable, KeptGates, Known, Partition
+from tidegate_agent.gates import Partition
 from tidegate_agent.partition_state import Stage
-from tidegate_agent.records import ClockKey, PartitionKey, Unreadable, decode
 from tidegate_agent.start import Rule, Start
 
 TRACES = json.loads((Path(__file__).parents[3] / "agents" / "contract" / "traces.json").read_text(encoding="utf-8"))
 GROUP: Final = "payments"
-REBUILT_S: Final = 10.0
-"""As the contract has it: how long gates stay closed of which another control topic has no record."""
 GATES: Final = {
     Stage.UNREAD: "unread",
     Stage.OPEN: "open",
@@ -40,8 +37,14 @@ def offsets_of(named: Mapping[str, int]) -> dict[Partition, int]:
     return {partition_of(name): offset for name, offset in named.items()}
 
 
-TRACE: Final = {"name", "committed", "log_end", "rule", "topic_ids", "open_unread_after_s", "steps"}
-STEP: Final = {"do", "member", "records", "end", "partitions", "partition", "offsets", "seconds", "expect"}
+TRACE: Final = {
+    *("name", "committed", "log_end", "begins", "rule", "topic_ids", "open_unread_after_s"),
+    *("client_commits", "client_stores", "steps"),
+}
+STEP: Final = {
+    *("do", "member", "records", "end", "partitions", "partition", "offsets", "seconds", "arrive", "is_committed"),
+    "expect",
+}
 RECORD: Final = {"offset", "key", "value", "timestamp_ms"}
 
 
@@ -50,33 +53,96 @@ def require_only(body: Mapping[str, Any], known: set[str]) -> None:
     assert not body.keys() - known, body
 
 
-class Replay:
-    """The group's members by name, on one control topic and with one set of committed offsets.
+class TraceClient(Client):
+    """One whose own commits can be lost on their way."""
 
-    What a reader does with records and times is done here as in ``tidegate_agent.control``, without its threads.
-    """
+    loses_commits = False
+
+    def commit_stored(self, partitions: Collection[Partition]) -> None:
+        if not self.loses_commits:
+            super().commit_stored(partitions)
+
+
+class Member(Consumer):
+    """A consumer, and what its application has under way. ``taken_off``: what left the client's queue."""
+
+    def __init__(self, core: Core, client: TraceClient, unstable: set[Partition], now: float) -> None:
+        super().__init__(client=client, auto_commit=client.auto_stores)
+        self.core, self.unstable, self.now = core, unstable, now
+        self.taken_off: dict[Partition, list[int]] = {}
+        self._call: tuple[int, dict[Partition, int]] | None = None
+        self._sent: dict[Partition, int] = {}
+
+    def passing(self, offsets: Mapping[Partition, int]) -> dict[Partition, int]:
+        """Those of the application's offsets that are not dropped."""
+        dropped = self.core.dropped(offsets, lambda ps: {p: self.client.position[p] for p in ps})
+        return {partition: offset for partition, offset in offsets.items() if partition not in dropped}
+
+    def begin_commit(self, offsets: Mapping[Partition, int]) -> dict[Partition, int]:
+        assert self._call is None, "one commit call at a time"
+        passing = self.passing(offsets)
+        self._call = self.core.commit_begins(), passing
+        return passing
+
+    def end_commit(self) -> None:
+        assert self._call is not None
+        (call, passing), self._call = self._call, None
+        self.client.committed.update(passing)
+        self.core.commit_ends(call)
+
+    def send_offsets(self, offsets: Mapping[Partition, int]) -> dict[Partition, int]:
+        """Within a transaction: until it ends, the brokers do not tell what is committed."""
+        passing = self.passing(offsets)
+        self._sent.update(passing)
+        self.unstable.update(passing)
+        return passing
+
+    def end_transaction(self, *, is_committed: bool) -> None:
+        if is_committed:
+            self.client.committed.update(self._sent)
+        self.unstable.difference_update(self._sent)
+        self._sent = {}
+
+    def pause(self, partitions: list[Partition]) -> None:
+        self.client.pause(partitions)
+        self.core.app_paused(partitions)
+
+    def resume(self, partitions: list[Partition]) -> None:
+        self.client.resume(self.core.app_resumed(partitions))
+
+    def seek(self, offsets: Mapping[Partition, int]) -> None:
+        for partition, offset in offsets.items():
+            self.client.seek(partition, offset)
+            self.core.app_sought(partition)
+
+
+class Replay:
+    """The group's members by name, on one control topic and with one set of committed offsets."""
 
     def __init__(self, trace: Mapping[str, Any]) -> None:
         require_only(trace, TRACE)
         self._trace = trace
         self._committed = offsets_of(trace["committed"])
-        self._members: dict[str, Consumer] = {}
+        self._members: dict[str, Member] = {}
         self._answered: set[str] = set()
-        self._table, self._partitions, self._kept = GateTable(), PartitionTable(), KeptGates()
-        self._clock: Clock | None = None
-        self._taken_off: dict[tuple[str, Partition], list[int]] = {}
-        self._known = Known(generation=1)
-        self._topic_ids: dict[str, str] = {}
+        self._unstable: set[Partition] = set()
+        self._reading = ControlReading()
+        self._control_topics = 1
+        self._end = 0
         self._is_at_end = False
         self._now = 0.0
+        self._reading.begin("control-1")
+        self._reading.read_to(0, self._now)
 
-    def _member(self, name: str) -> Consumer:
+    def _member(self, name: str) -> Member:
         if name not in self._members:
-            log_end = offsets_of(self._trace.get("log_end", {}))
-            made = Consumer(client=Client(committed=self._committed, log_end=log_end))
-            made.core = Core(GROUP, open_unread_after_s=self._trace.get("open_unread_after_s"), rule=self._rule())
-            made.now = self._now
-            self._members[name] = made
+            trace = self._trace
+            commits, stores = trace.get("client_commits", False), trace.get("client_stores", False)
+            log_end = offsets_of(trace.get("log_end", {}))
+            client = TraceClient(self._committed, log_end=log_end, auto_stores=stores, stores_late=not stores)
+            client.begins = Start(trace.get("begins", "latest"))
+            core = Core(GROUP, commits, stores, trace.get("open_unread_after_s"), self._rule())
+            self._members[name] = Member(core, client, self._unstable, self._now)
             self._tell(name)
         return self._members[name]
 
@@ -101,26 +167,17 @@ class Replay:
             "acks": [[f"{p.topic}-{p.partition}", epoch, offset] for p, epoch, offset in member.acks[acks:]],
             "next": {f"{p.topic}-{p.partition}": offset for p, offset in member.client.next.items()},
             "dropped": dropped,
+            "committed": {f"{p.topic}-{p.partition}": offset for p, offset in self._committed.items()},
         }
         expected = step.get("expect", {})
         require_only(expected, set(found))
         assert {name: found[name] for name in expected} == expected, step
 
-    def _do(self, step: Mapping[str, Any], name: str, member: Consumer) -> list[str]:
+    def _do(self, step: Mapping[str, Any], name: str, member: Member) -> list[str]:
+        """The partitions whose offsets were not committed."""
         match step["do"]:
-            case "control":
-                self._take(step["records"])
-            case "read_again":
-                self._table = GateTable(self._table)
-                self._read_from_start(step, is_another=False)
-            case "replaced":
-                self._table = GateTable()
-                self._read_from_start(step, is_another=True)
-            case "read_to_end":
-                self._is_at_end = True
-                self._answered.add(name)
-                self._known = replace(self._known, topic_ids=self._trace.get("topic_ids", {}))
-                self._tell_all()
+            case "control" | "read_again" | "replaced" | "read_to_end":
+                self._read(step, name)
             case "assign":
                 member.assign(*map(partition_of, step["partitions"]), answered=False)
             case "revoke":
@@ -130,30 +187,77 @@ class Replay:
                 member.poll(partition_of(step["partition"]), step["offsets"])
             case "take_off":
                 partition, offsets = partition_of(step["partition"]), step["offsets"]
-                self._taken_off.setdefault((name, partition), []).extend(offsets)
+                member.taken_off.setdefault(partition, []).extend(offsets)
                 member.client.next[partition] = member.client.position[partition] = offsets[-1] + 1
             case "hand_over":
                 partition = partition_of(step["partition"])
-                for offset in self._taken_off.pop((name, partition), []):
+                for offset in member.taken_off.pop(partition, []):
                     if not member.core.is_withheld(partition, offset):
                         member.client.delivered.append((partition, offset))
-            case "commit":
-                named = step["offsets"].items()
-                return [name for name, offset in named if not member.commit(partition_of(name), offset)]
             case "reset":
                 self._committed.update(offsets_of(step["offsets"]))
             case "advance":
                 self._advance(self._now + step["seconds"])
-            case other:
-                raise AssertionError(f"no step is called {other}")
+            case "pause":
+                member.pause([partition_of(name) for name in step["partitions"]])
+            case "resume":
+                member.resume([partition_of(name) for name in step["partitions"]])
+            case "seek":
+                member.seek(offsets_of(step["offsets"]))
+            case _:
+                return self._commit(step, member)
         return []
 
+    def _commit(self, step: Mapping[str, Any], member: Member) -> list[str]:
+        """What reaches the brokers of the group's offsets, now or later."""
+        offsets = offsets_of(step.get("offsets", {}))
+        match step["do"]:
+            case "commit":
+                passing = member.passing(offsets)
+                self._committed.update(passing)
+            case "store":
+                passing = member.passing(offsets)
+                for partition, offset in passing.items():
+                    member.client.store(partition, offset)
+            case "client_commits":
+                passing = {}
+                member.client.loses_commits = not step["arrive"]
+                member.client.commit_stored(member.core.owned())
+            case "begin_commit":
+                passing = member.begin_commit(offsets)
+            case "end_commit":
+                passing = {}
+                member.end_commit()
+            case "send_offsets":
+                passing = member.send_offsets(offsets)
+            case "end_transaction":
+                passing = {}
+                member.end_transaction(is_committed=step["is_committed"])
+            case other:
+                raise AssertionError(f"no step is called {other}")
+        return [f"{p.topic}-{p.partition}" for p in offsets if p not in passing]
+
+    def _read(self, step: Mapping[str, Any], name: str) -> None:
+        match step["do"]:
+            case "control":
+                self._take(step["records"])
+            case "read_to_end":
+                self._is_at_end = True
+                self._answered.add(name)
+                self._reading.answer(0, self._trace.get("topic_ids", {}))
+                self._tell_all()
+            case other:
+                self._control_topics += other == "replaced"
+                self._reading.begin(f"control-{self._control_topics}")
+                self._is_at_end, self._end = False, step["end"]
+                self._take(step["records"])
+                self._is_at_end = True
+
     def _advance(self, until: float) -> None:
-        kept_until = self._kept.until
+        kept_until = self._reading.kept_until
         if kept_until is not None and kept_until <= until:
             self._run(kept_until)
-            self._kept.release()
-            self._known = replace(self._known, gates=self._table.gates(), limits=self._table.limits())
+            self._reading.release_kept(self._now)
             self._tell_all()
         self._run(until)
 
@@ -162,46 +266,19 @@ class Replay:
             each.run(until - self._now)
         self._now = until
 
-    def _read_from_start(self, step: Mapping[str, Any], *, is_another: bool) -> None:
-        self._is_at_end = False
-        self._take(step["records"], end=step["end"], is_another=is_another)
-        self._is_at_end = True
-
-    def _take(self, records: list[dict[str, Any]], end: int | None = None, *, is_another: bool = False) -> None:
-        taken = -1 if end is not None else self._known.taken
+    def _take(self, records: list[dict[str, Any]]) -> None:
         for record in records:
             require_only(record, RECORD)
             key, value = (
                 None if body is None else json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
                 for body in (record["key"], record["value"])
             )
-            taken = record["offset"]
-            try:
-                read = decode(key, value)
-            except Unreadable:
-                continue
-            self._table.take(*read, taken)
-            self._kept.take(read[0])
-            if isinstance(read[0], PartitionKey):
-                self._partitions.take(read[0], read[1])
-            elif isinstance(read[0], ClockKey):
-                tells = value is not None and "timestamp_ms" in record
-                self._clock = Clock(record["timestamp_ms"], self._now, self._is_at_end) if tells else None
-        if end is not None:
-            taken = end - 1
-            self._table.read_to_end(taken)
-        if is_another:
-            self._kept.keep(self._known, self._table, self._now + REBUILT_S)
-        self._known = replace(
-            self._known,
-            gates=self._kept.with_gates(self._table.gates()),
-            limits=self._kept.with_limits(self._table.limits()),
-            moved=self._table.moved(),
-            taken=taken,
-            generation=self._known.generation + is_another,
-            discovered=self._partitions.view(),
-            clock=self._clock,
-        )
+            appended_ms = record.get("timestamp_ms")
+            self._reading.take(
+                key, value, record["offset"], appended_ms=appended_ms, is_live=self._is_at_end, now=self._now
+            )
+            self._end = max(self._end, record["offset"] + 1)
+        self._reading.read_to(self._end, self._now)
         self._tell_all()
 
     def _tell_all(self) -> None:
@@ -209,7 +286,7 @@ class Replay:
             self._tell(name)
 
     def _tell(self, name: str) -> None:
-        self._members[name].core.know(replace(self._known, answered=int(name in self._answered)))
+        self._members[name].core.know(replace(self._reading.known, answered=int(name in self._answered)))
 
 
 @pytest.mark.parametrize("trace", TRACES["traces"], ids=lambda trace: trace["name"])

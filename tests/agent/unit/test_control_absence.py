@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from confluent_kafka.cimpl import KafkaError
+from confluent_kafka.cimpl import TIMESTAMP_NOT_AVAILABLE, KafkaError
 
-from tidegate_agent import control
+from tidegate_agent import control, control_reading
 from tidegate_agent.control import ControlLink
 from tidegate_agent.gates import Partition
 from tidegate_agent.records import Hold, HoldKey, encode_key, encode_value
@@ -40,6 +40,9 @@ class Message:
 
     def offset(self) -> int:
         return self.at
+
+    def timestamp(self) -> tuple[int, int]:
+        return TIMESTAMP_NOT_AVAILABLE, 0
 
 
 @dataclass
@@ -214,7 +217,7 @@ def test_a_reader_that_failed_and_is_begun_again_opens_no_gate(scene: Scene) -> 
 def test_what_is_kept_of_a_lost_topic_ends_only_once_the_new_one_is_read(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(control, "_REBUILT_S", 0.5)
+    monkeypatch.setattr(control_reading, "REBUILT_S", 0.5)
     monkeypatch.setattr(control, "_RETRY_S", 0.01)
     scene.log.append(Hold())
     scene.log.append(Hold(), OTHER)

@@ -109,7 +109,8 @@ def test_it_names_the_jars(image: tuple[Path, dict[str, Any]]) -> None:
         if not any(Path(jar).stem == label or Path(jar).stem.startswith(f"{label}-") for label in labels | elsewhere)
     }
     # Their files' names say no version, or not as others do.
-    odd = {jar for jar in lacking if re.fullmatch(r"(py4j[\d.]+|jrt-fs|ca-certificates-java)\.jar", Path(jar).name)}
+    named_otherwise = r"(py4j[\d.]+|jrt-fs|ca-certificates-java|tidegate-agent)\.jar"
+    odd = {jar for jar in lacking if re.fullmatch(named_otherwise, Path(jar).name)}
     assert lacking - odd == set()
     assert all(inside[jar] for jar in odd)
 
@@ -118,4 +119,5 @@ def test_together_they_name_all_three_kinds(documents: dict[str, dict[str, Any]]
     for kind in ("deb", "pypi", "maven"):
         assert _named(documents["spark"], kind)
     assert ("kafka-clients", "3.9.2") in _named(documents["spark"], "maven")
+    assert {name for name, _ in _named(documents["agent"], "maven")} >= {"byte-buddy", "jackson-core"}
     assert ("tidegate", "0.1.0") in _named(documents["operator"], "pypi")

@@ -230,7 +230,7 @@ def _broker(stage: PodStage) -> None:
 )
 def test_a_death_in_mid_run_is_finished_once(stage: PodStage, kill: Callable[[PodStage], None]) -> None:
     run_id = f"{kill.__name__[1:]}-dies"
-    asked = stage.ask(run_id, {"to": {"shiftBy": -40}})
+    asked = stage.ask(run_id, {"to": {"shiftBy": -40}, "engine": "Spark"})
     stage.wait_phase(run_id, {ResetPhase.PAUSING, ResetPhase.APPLYING, ResetPhase.VERIFYING})
     killed_at = time.time()
     kill(stage)

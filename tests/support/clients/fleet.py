@@ -12,12 +12,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
+from devstack.java_agent import agent_jar
 from support.clients.go import go_command
 from support.clients.java import java_command
 from support.clients.node import node_command
@@ -114,9 +115,11 @@ class _Process:
             self.stdin.close()
 
 
-def _agent_environment(control_topic: str | None) -> dict[str, str]:
-    path = os.pathsep.join(p for p in (str(_AGENT), os.environ.get("PYTHONPATH")) if p)
+def _agent_environment(kind: ClientKind, control_topic: str | None) -> dict[str, str]:
     topic = {"TIDEGATE_CONTROL_TOPIC": control_topic} if control_topic is not None else {}
+    if kind is ClientKind.JAVA:
+        return {"TIDEGATE_AGENT": "1", "JAVA_TOOL_OPTIONS": f"-javaagent:{agent_jar()}", **topic}
+    path = os.pathsep.join(p for p in (str(_AGENT), os.environ.get("PYTHONPATH")) if p)
     return {"TIDEGATE_AGENT": "1", "PYTHONPATH": path, **topic}
 
 
@@ -128,7 +131,7 @@ class ConsumerFleet:
 
     `agent`: the processes run Tidegate's agent, as a user lets it in: by environment alone. `control_topic`: where it
     looks for holds, if not at its default. `environment`: more for the processes. `worker`: another program that does
-    what ``worker.py`` does.
+    what ``worker.py`` does. `client_version`: Java's, if not the broker's own.
     """
 
     def __init__(
@@ -159,9 +162,12 @@ class ConsumerFleet:
         control_topic: str | None = None,
         environment: Mapping[str, str] | None = None,
         worker: Path = _WORKER,
+        client_version: str | None = None,
     ) -> None:
         self._worker = worker
-        self._environment = {**(_agent_environment(control_topic) if agent else {}), **(environment or {})}
+        self._client_version = client_version
+        self._agent, self._control_topic = agent, control_topic
+        self._environment = dict(environment or {})
         self.options = ConsumerOptions(
             kind=ClientKind(kind),
             bootstrap=bootstrap,
@@ -201,7 +207,7 @@ class ConsumerFleet:
         specs = [self._spec(name, i, len(self._first)) for i, name in enumerate(self._first)]
         try:
             for i in range(self._first_processes):
-                self._start_process(specs[i :: self._first_processes])
+                self._start_process(specs[i :: self._first_processes], self.options)
         except BaseException:
             self.stop()
             raise
@@ -308,19 +314,21 @@ class ConsumerFleet:
         *,
         forked: bool = False,
         config: Mapping[str, ConfigValue] | None = None,
+        kind: ClientKind | None = None,
     ) -> str:
         """Join one more member, in a process of its own or in the existing one of that index; returns its name.
 
-        `forked`: in a process that is forked off that one. `config`: settings that only this member has.
+        `forked`: in a process that is forked off that one. `config`: settings that only this member has. `kind`:
+        another library than the others', in a process of its own.
         """
+        options = self.options if kind is None else replace(self.options, kind=kind)
         with self._changed:
             name = member or next(n for n in (f"c{i}" for i in range(len(self._named) + 1)) if n not in self._named)
             if name in self._named:
                 raise ValueError(f"there was a member {name} already")
-        spec = {**self._spec(name, 0, 1), "delay_s": 0.0}
-        spec["config"] |= config or {}
+        spec = {"name": name, "config": {**options.member_config(name, 0, 1), **(config or {})}, "delay_s": 0.0}
         if process is None:
-            self._start_process([spec])
+            self._start_process([spec], options)
         else:
             target = self._processes[process]
             with self._changed:
@@ -396,8 +404,7 @@ class ConsumerFleet:
         config = self.options.member_config(name, index, members)
         return {"name": name, "config": config, "delay_s": index * self.options.stagger_s}
 
-    def _start_process(self, specs: Sequence[Mapping[str, Any]]) -> None:
-        options = self.options
+    def _start_process(self, specs: Sequence[Mapping[str, Any]], options: ConsumerOptions) -> None:
         job = {
             "kind": options.kind,
             "topics": options.topics,
@@ -408,7 +415,7 @@ class ConsumerFleet:
         }
         match options.kind:
             case ClientKind.JAVA:
-                command = java_command(len(specs))
+                command = java_command(len(specs), self._client_version)
             case ClientKind.FRANZ_GO | ClientKind.SARAMA | ClientKind.KAFKA_GO:
                 command = go_command()
             case ClientKind.KAFKAJS:
@@ -416,6 +423,7 @@ class ConsumerFleet:
             case _:
                 # -P: the worker's folder must not come before the libraries in its module path.
                 command = [sys.executable, "-P", str(self._worker)]
+        agent = _agent_environment(options.kind, self._control_topic) if self._agent else {}
         errors = Path(self._logs.name) / f"process-{len(self._processes)}.err"
         with errors.open("wb") as stderr:
             popen = subprocess.Popen(
@@ -423,7 +431,7 @@ class ConsumerFleet:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
-                env={**os.environ, "PYTHONUNBUFFERED": "1", **self._environment},
+                env={**os.environ, "PYTHONUNBUFFERED": "1", **agent, **self._environment},
                 start_new_session=True,  # a Ctrl-C at the terminal is ours to turn into a graceful stop
             )
         process = _Process(popen, [str(spec["name"]) for spec in specs], errors)

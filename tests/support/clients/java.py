@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from devstack import prerequisites
+from devstack.java_clients import kafka_client
 from devstack.toolcache import Build, kafka_libs, toolcache
 
 _FOLDER = Path(__file__).resolve().parent.parent / "java"
@@ -25,8 +26,12 @@ def java_classes() -> Path:
     )
 
 
-def java_command(members: int) -> list[str]:
-    """The command, without its JSON argument, for a process with `members` consumers."""
+def java_command(members: int, client_version: str | None = None) -> list[str]:
+    """The command, without its JSON argument, for a process with `members` consumers.
+
+    `client_version`: of kafka-clients, if not the broker's own.
+    """
+    libs = kafka_libs() if client_version is None else kafka_client(client_version).folder()
     return [
         prerequisites.java().path,
         f"-Xmx{128 + 16 * members}m",
@@ -34,6 +39,6 @@ def java_command(members: int) -> list[str]:
         "-XX:+UseSerialGC",
         f"-Dlog4j2.configurationFile={_LOGGING}",
         "-cp",
-        f"{java_classes()}:{kafka_libs()}/*",
+        f"{java_classes()}:{libs}/*",
         "ConsumerProcess",
     ]

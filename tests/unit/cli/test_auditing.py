@@ -93,7 +93,7 @@ def test_a_time_that_is_none_is_refused_with_what_to_write(text: str) -> None:
         _since(text, NOW)
 
 
-@pytest.mark.parametrize("arguments", [[], ["--group", "a"], ["logs"], ["log"]])
+@pytest.mark.parametrize("arguments", [[], ["--group", "a"], ["logs"]])
 def test_what_is_no_command_is_refused(arguments: list[str]) -> None:
     with pytest.raises(UsageError):
         run_audit(arguments, Screen(io.StringIO(), io.StringIO()))

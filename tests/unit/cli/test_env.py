@@ -81,7 +81,10 @@ def test_what_is_not_there_is_named(resources: str, tmp_path: Path, capsys: pyte
 def test_the_names_that_a_framework_reads(resources: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["env", "keep", "-f", resources, "--format", "Connect"]) == 0
 
-    assert capsys.readouterr().out == "CONNECT_CONSUMER_AUTO_OFFSET_RESET_LATEST_MAX_AGE=3600000\n"
+    assert capsys.readouterr().out == (
+        "CONNECT_CONSUMER_AUTO_OFFSET_RESET_LATEST_MAX_AGE=3600000\n"
+        "CONNECT_CONSUMER_AUTO_OFFSET_RESET_NEW_PARTITIONS=earliest\n"
+    )
 
 
 def test_a_policy_for_many_groups_has_no_environment_of_its_own(

@@ -7,22 +7,23 @@ import json
 import unicodedata
 from dataclasses import replace
 from datetime import timedelta
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
+from support.hostile import HOSTILE, Elements
 from support.planned_runs import PLANNED, a_fleets_run, a_plan, a_run, sample, some_evidence
+from tidegate.cli.fleet_review import FleetReview, fleet_review
 from tidegate.cli.plan_page import page
 from tidegate.cli.plan_screen import show
 from tidegate.cli.planning import as_json
-from tidegate.cli.review import FleetReview, Review, bytes_text, fleet_review, review
+from tidegate.cli.review import Review, bytes_text, review
 from tidegate.jobs.storage import S3
 from tidegate.printable import visible, visible_bytes
 from tidegate.reset.binding import digest_of
 from tidegate.reset.evidence import Content, Evidence
 from tidegate.reset.model.plan import PartitionPlan, Plan
-from tidegate.reset.model.request import EvidenceSettings, FleetRequest
+from tidegate.reset.model.request import EvidenceSettings, FleetRequest, Waves
 from tidegate.reset.model.result import RunResult
 from tidegate.reset.model.targets import FromBackup, FromFile, FromGroup, Target, ToOffset
 from tidegate.reset.store import Run
@@ -30,10 +31,6 @@ from tidegate.resources.reset import ResetPhase
 
 GOLDEN = Path(__file__).parent / "golden" / "plan.txt"
 NOW = PLANNED + timedelta(minutes=3)
-HOSTILE = (
-    "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
-    "\x1b[31m\x9b2J\x1b]0;owned\x07\u202eevil\r\n\ud800 {x}%s[red]"
-)
 
 
 def reviewed(run: Run) -> Review:
@@ -79,31 +76,6 @@ def hostile_run() -> Run:
     run = a_run(plan=plan, evidence=evidence)
     result = RunResult(ResetPhase.FAILED, "Why", HOSTILE, NOW)
     return replace(run, request=replace(run.request, target=FromFile((), HOSTILE)), result=result)
-
-
-class Elements(HTMLParser):
-    """What a browser would make of a page: elements, attributes, text."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.open: list[str] = []
-        self.text = ""
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-        if tag not in ("meta", "br"):
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
 
 
 def test_the_terminal_shows_the_whole_plan() -> None:
@@ -278,6 +250,31 @@ def test_a_fleets_page_has_every_group_and_can_be_read_without_seeing_it() -> No
     ]
     assert "group payments-x has no offsets" in found.text
     assert f"--plan {digest_of(a_fleets_run())}" in found.text
+
+
+def in_waves(waves: Waves) -> Run:
+    run = a_fleets_run()
+    assert run.request.fleet is not None
+    return replace(run, request=replace(run.request, fleet=replace(run.request.fleet, waves=waves)))
+
+
+def test_a_fleet_in_waves_is_shown_wave_by_wave() -> None:
+    run, out = in_waves(Waves(groups=2, pause=timedelta(minutes=5))), io.StringIO()
+    show(reviewed_fleet(run), out)
+    rows = [line.split()[:2] for line in out.getvalue().splitlines() if line.startswith("payments-")]
+
+    # Waves go by the groups' names; in each, whoever moves most is first.
+    assert rows == [["payments-eu", "1"], ["payments-at", "1"], ["payments-us", "2"]]
+    said = "It is rolled out in 2 waves, 5m apart; once a group has failed, no other is begun"
+    assert said in out.getvalue()
+    assert said in Elements(page(reviewed_fleet(run))).text
+    assert as_json("default", run)["waves"] == [["payments-at", "payments-eu"], ["payments-us"]]
+
+
+def test_without_waves_none_are_shown() -> None:
+    assert reviewed_fleet(a_fleets_run()).rollout is None
+    assert as_json("default", a_fleets_run())["waves"] is None
+    assert "wave" not in Elements(page(reviewed_fleet(a_fleets_run()))).text
 
 
 def test_no_group_drives_the_terminal_or_becomes_a_part_of_the_page() -> None:

@@ -10,13 +10,14 @@ import pytest
 from tidegate.inject.environment import (
     AgentTopics,
     NamedPolicy,
+    agents_of,
     environment_of,
     injection_for,
     selector_text,
     selects,
 )
 from tidegate.resources.base import parse_spec
-from tidegate.resources.features import Selector
+from tidegate.resources.features import ConsumerFormat, Selector
 from tidegate.resources.policy import OffsetResetPolicySpec
 from tidegate_agent.settings import is_on, read_settings
 from tidegate_agent.start import Start
@@ -58,6 +59,13 @@ def test_the_environment_of_a_policy(spec: Mapping[str, Any], wanted: Mapping[st
     always = {"TIDEGATE_AGENT": "1", "TIDEGATE_CONTROL_TOPIC": "__tidegate", "TIDEGATE_GROUP": "payments"}
     assert found == always | wanted
     assert list(found) == sorted(found)
+
+
+@pytest.mark.parametrize("spec", [{}, {"latest": {"maxAge": "1h"}}, {"discovery": {}}])
+def test_agents_are_told_the_same_in_each_language(spec: Mapping[str, Any]) -> None:
+    with_agent = [environment_of(policy(**spec), wanted) for wanted in ConsumerFormat if agents_of(wanted)]
+
+    assert with_agent == [environment_of(policy(**spec), ConsumerFormat.PYTHON)] * 3
 
 
 def test_the_agent_understands_what_it_is_told() -> None:
@@ -145,18 +153,30 @@ def test_a_selector_means_what_it_means_to_kubernetes(
         ("Spring", ["SPRING_KAFKA_CONSUMER_PROPERTIES_"]),
         ("Quarkus", ["KAFKA_"]),
         ("Connect", ["CONNECT_CONSUMER_"]),
-        ("Java", ["CONNECT_CONSUMER_", "KAFKA_", "SPRING_KAFKA_CONSUMER_PROPERTIES_"]),
     ],
 )
 def test_java_frameworks_are_told_by_the_names_they_read(wanted: str, prefixes: list[str]) -> None:
     consumers = {**APP, "format": wanted}
 
-    by_age = environment_of(policy(consumers=consumers, latest={"maxAge": "90s"}, discovery={}))
     by_discovery = environment_of(policy(consumers=consumers, discovery={}))
+    at_the_end = environment_of(policy(consumers=consumers, discovery={"newPartitions": "latest"}))
 
-    assert by_age == {f"{prefix}AUTO_OFFSET_RESET_LATEST_MAX_AGE": "90000" for prefix in prefixes}
     assert by_discovery == {f"{prefix}AUTO_OFFSET_RESET_NEW_PARTITIONS": "earliest" for prefix in prefixes}
+    assert at_the_end == {f"{prefix}AUTO_OFFSET_RESET_NEW_PARTITIONS": "latest" for prefix in prefixes}
     assert environment_of(policy(consumers=consumers)) == {}
+
+
+@pytest.mark.parametrize("discovery", [{}, {"newPartitions": "latest"}, {"newPartitions": "none"}, {"interval": "0s"}])
+def test_an_age_is_told_to_frameworks_in_both_forms_of_the_kip(discovery: Mapping[str, Any]) -> None:
+    """Which of them a client will know is not decided yet; where it knows the accepted one, new is young."""
+    consumers = {**APP, "format": "Spring"}
+    prefix = "SPRING_KAFKA_CONSUMER_PROPERTIES_AUTO_OFFSET_RESET"
+
+    aged = environment_of(policy(consumers=consumers, latest={"maxAge": "90s"}, discovery=discovery))
+    ageless = environment_of(policy(consumers=consumers, latest={"maxAge": "0s"}, discovery=discovery))
+
+    assert aged == {f"{prefix}_LATEST_MAX_AGE": "90000", f"{prefix}_NEW_PARTITIONS": "earliest"}
+    assert ageless == {f"{prefix}_LATEST_MAX_AGE": "0"}
 
 
 def test_a_setting_is_the_same_as_long_as_pods_would_be() -> None:

@@ -234,7 +234,7 @@ def test_the_init_container_is_restricted_and_never_root(user: int | None, ours:
         (pod(annotations={"tidegate.io/containers": "main"}), "UnknownContainer", "it has app"),
         (pod(annotations={"tidegate.io/policy": "other"}), "UnknownPolicy", "'other'"),
         (pod(labels={"tidegate.io/inject": "perl"}), "UnknownFormat", "'perl'"),
-        (pod(labels={"tidegate.io/inject": "java"}), "NoPolicy", "tidegate.io/policy"),
+        (pod(labels={"tidegate.io/inject": "spring"}), "NoPolicy", "tidegate.io/policy"),
     ],
 )
 def test_what_cannot_be_done_is_refused(body: dict[str, Any], reason: str, told: str) -> None:
@@ -280,7 +280,8 @@ def test_a_pod_may_name_the_policy_and_the_format() -> None:
     assert env(injected(by_name, around)["spec"]["containers"][0])["TIDEGATE_LATEST_MAX_AGE"] == "7200000"
     after = injected(as_java, around)
     assert env(after["spec"]["containers"][0]) == {
-        "SPRING_KAFKA_CONSUMER_PROPERTIES_AUTO_OFFSET_RESET_LATEST_MAX_AGE": "7200000"
+        "SPRING_KAFKA_CONSUMER_PROPERTIES_AUTO_OFFSET_RESET_LATEST_MAX_AGE": "7200000",
+        "SPRING_KAFKA_CONSUMER_PROPERTIES_AUTO_OFFSET_RESET_NEW_PARTITIONS": "earliest",
     }
     assert "initContainers" not in after["spec"]
 

@@ -165,7 +165,10 @@ BODY = {"apiVersion": "tidegate.io/v1alpha1", "kind": "OffsetResetPolicy", "meta
 POLICY = NamedPolicy("p", parse_spec(OffsetResetPolicySpec, BODY), AgentTopics("__tidegate"), ("ns", "kafka"))
 AROUND = Surroundings((POLICY,), {"kafka": AgentTopics("__tidegate")})
 SETTING = injection_for({"app": "payments"}, AROUND.policies).setting
-OURS = {"name": "tidegate-agent", "command": ["/opt/tidegate/agent/install", "/tidegate"]}
+OURS = {"name": "tidegate-agent", "command": ["/opt/tidegate/agent/install", "/tidegate"], "image": "agent:1"}
+MOUNTING = {"name": "app", "volumeMounts": [{"name": "tidegate-agent", "mountPath": "/tidegate"}]}
+STARTING = {**MOUNTING, "env": [{"name": "PYTHONPATH", "value": "/first:/tidegate/python"}]}
+STRIPPED = {**MOUNTING, "env": [{"name": "PYTHONPATH", "value": "/by/another/webhook"}]}
 
 
 def running(annotations: Mapping[str, str] | None = None, **given: Any) -> dict[str, Any]:
@@ -186,6 +189,8 @@ def running(annotations: Mapping[str, str] | None = None, **given: Any) -> dict[
     [
         (running(), PodState.STALE),
         (running({"tidegate.io/injected": SETTING}, initContainers=[OURS]), PodState.INJECTED),
+        (running({"tidegate.io/injected": SETTING}, initContainers=[OURS], containers=[STARTING]), PodState.INJECTED),
+        (running({"tidegate.io/injected": SETTING}, initContainers=[OURS], containers=[STRIPPED]), PodState.STALE),
         (running({"tidegate.io/injected": "older"}, initContainers=[OURS]), PodState.STALE),
         (running({"tidegate.io/injected": SETTING}), PodState.STALE),
         (running(os={"name": "windows"}), PodState.REFUSED),
@@ -198,6 +203,20 @@ def test_a_pod_has_the_setting_or_not(body: Mapping[str, Any], state: PodState |
 
     assert found is not None
     assert found.state is state
+
+
+def test_the_status_has_the_versions_of_the_agent_that_run() -> None:
+    image = AgentImage("agent:2", "Always")
+    bodies = [
+        running({"tidegate.io/injected": SETTING}, initContainers=[{**OURS, "image": f"agent:{version}"}])
+        for version in (1, 2, 1)
+    ]
+    stale = running({"tidegate.io/injected": "older"}, initContainers=[OURS])
+    pods = [found for body in (*bodies, stale) if (found := seen_pod(body, "p", AROUND, image)) is not None]
+
+    status = decide(seen(*pods, rollout=Rollout.WHEN_NEXT)).status
+
+    assert [(version.image, version.pods) for version in status.versions] == [("agent:1", 2), ("agent:2", 1)]
 
 
 def test_pods_that_have_ended_do_not_count() -> None:

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 
-from tidegate.kafka.model import Group, GroupState, GroupType, TopicPartition
+from tidegate.kafka.model import Group, GroupState, GroupType, ListedGroup, TopicPartition
 from tidegate.kafka_client.group_descriptions import alive_by_listing, assigned
-from tidegate.kafka_client.group_requests import ListedGroup
 
 VERSION = b"\x00\x00"
 

@@ -22,9 +22,11 @@ def nightly() -> ModuleType:
 def test_all_parts_run_or_those_that_are_named(nightly: ModuleType) -> None:
     available = nightly.parts(date(2026, 11, 22))
 
-    assert [part.name for part in nightly.chosen(available, [])] == ["tests", "retention", "seeds", "fuzz", "pods"]
+    assert [part.name for part in nightly.chosen(available, [])] == [
+        *("tests", "java", "retention", "seeds", "fuzz", "pods")
+    ]
     assert [part.name for part in nightly.chosen(available, ["pods", "tests"])] == ["tests", "pods"]
-    with pytest.raises(ValueError, match="there is no part sedes; there are tests, retention, seeds, fuzz, pods"):
+    with pytest.raises(ValueError, match="there is no part sedes; there are tests, java, retention, seeds, fuzz, pods"):
         nightly.chosen(available, ["sedes", "pods"])
 
 

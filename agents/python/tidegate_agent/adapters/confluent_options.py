@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,19 +15,24 @@ from tidegate_agent.adapters.confluent_client import is_true
 from tidegate_agent.adapters.confluent_driver import Driver
 from tidegate_agent.adapters.reset_options import OwnOptions, take_out
 from tidegate_agent.core import Core
-from tidegate_agent.settings import SettingsError
+from tidegate_agent.settings import SettingsError, is_strict
 from tidegate_agent.start import RuleError
 
 log = logging.getLogger("tidegate_agent")
 
 
 def own_options(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any], OwnOptions]:
-    """What the library is to be made with, and what it would not know. Raises ``KafkaException`` as it would."""
+    """What the library is to be made with, and what it would not know. Raises ``KafkaException`` as it would.
+
+    It raises that as well where the process is strict and its settings are wrong.
+    """
     given = args[0] if args and isinstance(args[0], dict) else None
     try:
+        if is_strict(os.environ):
+            process.settings()
         first = take_out(given or {}, str, _is_known)
         named = take_out(kwargs, str, _is_known)
-    except RuleError as error:
+    except (RuleError, SettingsError) as error:
         raise cimpl.KafkaException(cimpl.KafkaError(cimpl.KafkaError._INVALID_ARG, str(error))) from None
     own = OwnOptions(
         {**first.rest, **named.rest}, named.options.over(first.options), first.is_native or named.is_native

@@ -54,25 +54,54 @@ def kinds_written(group: Group) -> frozenset[GroupKind]:
     return frozenset({GroupKind.EMPTY} if kind is None else {GroupKind.EMPTY, kind})
 
 
-def _group_type_is_supported(asked: Asked) -> Refusal | None:
-    kind = asked.group.type
-    if kind not in (GroupType.STREAMS, GroupType.SHARE):
+def unsupported(group: Group) -> Refusal | None:
+    """Why no reset could change this group's offsets and leave it consistent, whatever the brokers allow."""
+    return _of_another_type(group) or _streams_application(group)
+
+
+def _of_another_type(group: Group) -> Refusal | None:
+    if group.type not in (GroupType.STREAMS, GroupType.SHARE):
         return None
-    tool = "kafka-streams-application-reset" if kind is GroupType.STREAMS else "kafka-share-groups"
+    tool = "kafka-streams-application-reset" if group.type is GroupType.STREAMS else "kafka-share-groups"
     return Refusal(
         UNSUPPORTED_GROUP,
-        f"group {asked.group.group_id} is a {kind} group, whose state is more than its committed offsets: use {tool}",
+        f"group {group.group_id} is a {group.type} group, whose state is more than its committed offsets: use {tool}",
     )
+
+
+def _streams_application(group: Group) -> Refusal | None:
+    if group.assignor != STREAMS_ASSIGNOR:
+        return None
+    return Refusal(
+        UNSUPPORTED_GROUP,
+        f"group {group.group_id} is a running Kafka Streams application, whose state stores would not follow "
+        "its offsets: stop it and use kafka-streams-application-reset",
+    )
+
+
+def not_taken(group: Group, capabilities: Capabilities) -> Refusal | None:
+    """Every way ends with a commit from outside the group; where the brokers refuse it there is none to take."""
+    for kind, advice in (
+        (GroupKind.EMPTY, "No group can be reset there"),
+        (kind_of(group), "Stop its consumers, as without members it can be reset"),
+    ):
+        capability = capabilities.get(kind) if kind is not None else None
+        if capability is not None and capability.support is Support.UNSUPPORTED:
+            groups = "groups without members" if kind is GroupKind.EMPTY else f"live groups of kind {kind}"
+            return Refusal(
+                UNSUPPORTED_BY_BROKERS,
+                f"the brokers take no offsets for {groups} from outside them ({capability.message}). {advice}; from "
+                "Kafka 4.0 on brokers take them",
+            )
+    return None
+
+
+def _group_type_is_supported(asked: Asked) -> Refusal | None:
+    return _of_another_type(asked.group)
 
 
 def _group_is_no_streams_application(asked: Asked) -> Refusal | None:
-    if asked.group.assignor != STREAMS_ASSIGNOR:
-        return None
-    return Refusal(
-        UNSUPPORTED_GROUP,
-        f"group {asked.group.group_id} is a running Kafka Streams application, whose state stores would not follow "
-        "its offsets: stop it and use kafka-streams-application-reset",
-    )
+    return _streams_application(asked.group)
 
 
 def _source_is_another_group(asked: Asked) -> Refusal | None:
@@ -170,20 +199,7 @@ def _topics_are_the_same_ones(asked: Asked) -> Refusal | None:
 
 
 def _brokers_take_its_offsets(asked: Asked) -> Refusal | None:
-    """Every way ends with a commit from outside the group; where the brokers refuse it there is none to take."""
-    for kind, advice in (
-        (GroupKind.EMPTY, "No group can be reset there"),
-        (kind_of(asked.group), "Stop its consumers, as without members it can be reset"),
-    ):
-        capability = asked.capabilities.get(kind) if kind is not None else None
-        if capability is not None and capability.support is Support.UNSUPPORTED:
-            groups = "groups without members" if kind is GroupKind.EMPTY else f"live groups of kind {kind}"
-            return Refusal(
-                UNSUPPORTED_BY_BROKERS,
-                f"the brokers take no offsets for {groups} from outside them ({capability.message}). {advice}; from "
-                "Kafka 4.0 on brokers take them",
-            )
-    return None
+    return not_taken(asked.group, asked.capabilities)
 
 
 CHECKS: Final[tuple[Callable[[Asked], Refusal | None], ...]] = (

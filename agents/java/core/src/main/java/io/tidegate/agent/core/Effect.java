@@ -212,7 +212,12 @@ public abstract class Effect {
     private final long epoch;
     private final long offset;
 
-    AckWord(long epoch, long offset) {
+    /**
+     * @param epoch up to which offset of the control topic the owner obeys
+     * @param offset of the next record that it would deliver; {@link Offsets#NONE} when not known
+     *     yet
+     */
+    public AckWord(long epoch, long offset) {
       this.epoch = epoch;
       this.offset = offset;
     }

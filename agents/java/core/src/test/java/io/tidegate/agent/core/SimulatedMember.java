@@ -26,12 +26,15 @@ final class SimulatedMember implements Effect.Driver {
   final Set<Class<? extends Effect>> failing = new HashSet<>();
 
   /** Partitions of which the broker does not tell the committed offset: a transaction is open. */
-  final Set<Partition> unstable = new HashSet<>();
+  Set<Partition> unstable = new HashSet<>();
 
   /** What happens whenever the client has been asked for positions. */
   Runnable afterPositions = () -> {};
 
   private final List<SimulatedClient.Delivered> takenOff = new ArrayList<>();
+  private final Map<Partition, Long> sent = new HashMap<>();
+  private Map<Partition, Long> committing = Map.of();
+  private long call;
   private long now;
 
   SimulatedMember(CoreSettings settings, SimulatedClient client, long now) {
@@ -86,18 +89,79 @@ final class SimulatedMember implements Effect.Driver {
         .forEach(client.delivered::add);
   }
 
+  /** Those of the application's offsets that are not dropped. */
+  Map<Partition, Long> passing(Map<Partition, Long> offsets) {
+    Map<Partition, Long> passing = new LinkedHashMap<>(offsets);
+    passing
+        .keySet()
+        .removeAll(
+            core.withholding()
+                .dropped(offsets, asked -> client.position.getOrDefault(asked, Offsets.NONE)));
+    return passing;
+  }
+
   /** Whether it reached the broker. */
   boolean commit(Partition partition, long offset) {
-    boolean isDropped =
-        !core.withholding()
-            .dropped(
-                Map.of(partition, offset),
-                asked -> client.position.getOrDefault(asked, Offsets.NONE))
-            .isEmpty();
-    if (!isDropped) {
-      client.committed.put(partition, offset);
+    return !commit(Map.of(partition, offset)).isEmpty();
+  }
+
+  /** Those that reached the broker. */
+  Map<Partition, Long> commit(Map<Partition, Long> offsets) {
+    Map<Partition, Long> passing = passing(offsets);
+    client.committed.putAll(passing);
+    return passing;
+  }
+
+  /** The application stores these for its client's next commit. */
+  Map<Partition, Long> store(Map<Partition, Long> offsets) {
+    Map<Partition, Long> passing = passing(offsets);
+    client.stored.putAll(passing);
+    return passing;
+  }
+
+  /** A commit call of the application's goes to the client, and takes its time. */
+  Map<Partition, Long> beginCommit(Map<Partition, Long> offsets) {
+    committing = passing(offsets);
+    call = core.withholding().commitBegins();
+    return committing;
+  }
+
+  void endCommit() {
+    client.committed.putAll(committing);
+    core.withholding().commitEnds(call);
+  }
+
+  /** Within a transaction: until it ends, the brokers do not tell what is committed. */
+  Map<Partition, Long> sendOffsets(Map<Partition, Long> offsets) {
+    Map<Partition, Long> passing = passing(offsets);
+    sent.putAll(passing);
+    unstable.addAll(passing.keySet());
+    return passing;
+  }
+
+  void endTransaction(boolean isCommitted) {
+    if (isCommitted) {
+      client.committed.putAll(sent);
     }
-    return !isDropped;
+    unstable.removeAll(sent.keySet());
+    sent.clear();
+  }
+
+  void appPause(List<Partition> partitions) {
+    client.paused.addAll(partitions);
+    core.appPaused(partitions);
+  }
+
+  void appResume(List<Partition> partitions) {
+    core.appResumed(partitions).forEach(client.paused::remove);
+  }
+
+  void appSeek(Map<Partition, Long> offsets) {
+    offsets.forEach(
+        (partition, offset) -> {
+          client.seek(partition, offset);
+          core.appSought(partition);
+        });
   }
 
   /** Do what is due, and whatever comes due until then. */
@@ -147,11 +211,7 @@ final class SimulatedMember implements Effect.Driver {
 
   @Override
   public void commit(Effect.Commit effect) {
-    for (Partition partition : effect.partitions()) {
-      if (client.position.get(partition) != Offsets.NONE) {
-        client.committed.put(partition, client.position.get(partition));
-      }
-    }
+    client.commitStored(effect.partitions());
     core.done(effect, now);
   }
 
@@ -168,6 +228,7 @@ final class SimulatedMember implements Effect.Driver {
 
   @Override
   public void forget(Effect.Forget effect) {
+    client.forget(effect.partitions());
     core.done(effect, now);
   }
 

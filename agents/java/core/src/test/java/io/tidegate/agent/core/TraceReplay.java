@@ -9,6 +9,7 @@ import java.util.HashMap;
 import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.OptionalLong;
 import java.util.Set;
@@ -30,6 +31,7 @@ final class TraceReplay {
   private final Map<Partition, Long> committed;
   private final Map<String, SimulatedMember> members = new LinkedHashMap<>();
   private final Set<SimulatedMember> answered = new HashSet<>();
+  private final Set<Partition> unstable = new HashSet<>();
   private final ControlReading reading = new ControlReading();
   private int controlTopics = 1;
   private long end;
@@ -40,7 +42,16 @@ final class TraceReplay {
     Contract.requireOnly(
         trace,
         Set.of(
-            "name", "committed", "log_end", "rule", "topic_ids", "open_unread_after_s", "steps"));
+            "name",
+            "committed",
+            "log_end",
+            "begins",
+            "rule",
+            "topic_ids",
+            "open_unread_after_s",
+            "client_commits",
+            "client_stores",
+            "steps"));
     this.trace = trace;
     this.committed = offsets(trace.get("committed"));
     reading.begin("control-1");
@@ -63,6 +74,8 @@ final class TraceReplay {
             "partition",
             "offsets",
             "seconds",
+            "arrive",
+            "is_committed",
             "expect"));
     SimulatedMember member = member(step.path("member").asText("a"));
     int delivered = member.client.delivered.size();
@@ -83,6 +96,7 @@ final class TraceReplay {
             .toList());
     found.put("next", named(member.client.next));
     found.put("dropped", dropped);
+    found.put("committed", named(committed));
     JsonNode expected = step.path("expect");
     Contract.requireOnly(expected, found.keySet());
     expected
@@ -122,22 +136,42 @@ final class TraceReplay {
                   offset ->
                       member.takeOff(partition(step.get("partition").asText()), offset.asLong()));
       case "hand_over" -> member.handOver(partition(step.get("partition").asText()));
-      case "commit" -> {
-        List<String> dropped = new ArrayList<>();
-        offsets(step.get("offsets"))
-            .forEach(
-                (partition, offset) -> {
-                  if (!member.commit(partition, offset)) {
-                    dropped.add(partition.toString());
-                  }
-                });
-        return dropped;
-      }
+      case "pause" -> member.appPause(partitions(step));
+      case "resume" -> member.appResume(partitions(step));
+      case "seek" -> member.appSeek(offsets(step.get("offsets")));
       case "reset" -> committed.putAll(offsets(step.get("offsets")));
       case "advance" -> advance(now + (long) (step.get("seconds").asDouble() * NANOS));
-      default -> throw new AssertionError("no step is called " + step.get("do"));
+      default -> {
+        return commit(step, member);
+      }
     }
     return List.of();
+  }
+
+  /** What reaches the brokers of the group's offsets, now or later; the partitions of the rest. */
+  private List<String> commit(JsonNode step, SimulatedMember member) {
+    Map<Partition, Long> asked = offsets(step.path("offsets"));
+    Map<Partition, Long> passing = Map.of();
+    switch (step.get("do").asText()) {
+      case "commit" -> passing = member.commit(asked);
+      case "store" -> passing = member.store(asked);
+      case "client_commits" -> {
+        member.client.losesCommits = !step.get("arrive").asBoolean();
+        member.client.commitStored(member.core.owned());
+      }
+      case "begin_commit" -> passing = member.beginCommit(asked);
+      case "end_commit" -> member.endCommit();
+      case "send_offsets" -> passing = member.sendOffsets(asked);
+      case "end_transaction" -> member.endTransaction(step.get("is_committed").asBoolean());
+      default -> throw new AssertionError("no step is called " + step.get("do"));
+    }
+    List<String> dropped = new ArrayList<>();
+    for (Partition partition : asked.keySet()) {
+      if (!passing.containsKey(partition)) {
+        dropped.add(partition.toString());
+      }
+    }
+    return dropped;
   }
 
   private void advance(long until) {
@@ -194,15 +228,22 @@ final class TraceReplay {
         name,
         missing -> {
           Map<Partition, Long> logEnd = offsets(trace.path("log_end"));
-          SimulatedMember made =
-              new SimulatedMember(settings(), new SimulatedClient(committed, logEnd), now);
+          SimulatedClient client = new SimulatedClient(committed, logEnd);
+          client.begins = start(trace.path("begins").asText("latest"));
+          client.autoStores = trace.path("client_stores").asBoolean();
+          client.storesLate = !client.autoStores;
+          SimulatedMember made = new SimulatedMember(settings(), client, now);
+          made.unstable = unstable;
           tell(made);
           return made;
         });
   }
 
   private CoreSettings settings() {
-    CoreSettings.Builder settings = CoreSettings.of(GROUP);
+    CoreSettings.Builder settings =
+        CoreSettings.of(GROUP)
+            .clientCommits(trace.path("client_commits").asBoolean())
+            .clientStores(trace.path("client_stores").asBoolean());
     if (trace.has("open_unread_after_s")) {
       settings.openUnreadAfter((long) (trace.get("open_unread_after_s").asDouble() * NANOS));
     }
@@ -213,10 +254,13 @@ final class TraceReplay {
           rule.has("max_age_ms")
               ? OptionalLong.of(rule.get("max_age_ms").asLong())
               : OptionalLong.empty();
-      boolean isEarliest = rule.get("start").asText().equals("earliest");
-      settings.rule(new StartRule(isEarliest ? Start.EARLIEST : Start.LATEST, maxAgeMs));
+      settings.rule(new StartRule(start(rule.get("start").asText()), maxAgeMs));
     }
     return settings.build();
+  }
+
+  private static Start start(String name) {
+    return Start.valueOf(name.toUpperCase(Locale.ROOT));
   }
 
   private Map<String, String> topicIds() {

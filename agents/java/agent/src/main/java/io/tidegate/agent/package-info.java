@@ -1,0 +1,2 @@
+/** Where the JVM enters the agent. */
+package io.tidegate.agent;

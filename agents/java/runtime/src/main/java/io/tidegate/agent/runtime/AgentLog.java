@@ -1,0 +1,94 @@
+package io.tidegate.agent.runtime;
+
+import java.io.PrintStream;
+import java.time.LocalDateTime;
+import java.time.ZoneId;
+import java.time.format.DateTimeFormatter;
+import java.util.Locale;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * The agent's log: lines on standard error where {@code TIDEGATE_LOG} names a level, and otherwise
+ * the logger {@code tidegate_agent} of the application, as its Kafka clients have theirs.
+ */
+abstract class AgentLog {
+  /** How much a line matters. */
+  enum Level {
+    DEBUG,
+    INFO,
+    WARNING,
+    ERROR
+  }
+
+  static final String NAME = "tidegate_agent";
+
+  private static final DateTimeFormatter TIME =
+      DateTimeFormatter.ofPattern("uuuu-MM-dd HH:mm:ss,SSS", Locale.ROOT);
+
+  /** As the settings say. */
+  static AgentLog of(Settings settings) {
+    return settings.logLevel().isPresent()
+        ? to(System.err, settings.logLevel().get())
+        : new OfTheApplication();
+  }
+
+  /** Lines of this level and above, in a stream. */
+  static AgentLog to(PrintStream stream, Level least) {
+    return new AgentLog() {
+      @Override
+      void log(Level level, String message) {
+        if (level.compareTo(least) >= 0) {
+          stream.println(
+              LocalDateTime.now(ZoneId.systemDefault()).format(TIME)
+                  + " "
+                  + level
+                  + " "
+                  + NAME
+                  + ": "
+                  + message);
+        }
+      }
+    };
+  }
+
+  abstract void log(Level level, String message);
+
+  void debug(String message) {
+    log(Level.DEBUG, message);
+  }
+
+  void info(String message) {
+    log(Level.INFO, message);
+  }
+
+  void warning(String message) {
+    log(Level.WARNING, message);
+  }
+
+  void error(String message) {
+    log(Level.ERROR, message);
+  }
+
+  private static final class OfTheApplication extends AgentLog {
+    private final Logger logger = LoggerFactory.getLogger(NAME);
+
+    @Override
+    void log(Level level, String message) {
+      switch (level) {
+        case DEBUG:
+          logger.debug(message);
+          break;
+        case INFO:
+          logger.info(message);
+          break;
+        case WARNING:
+          logger.warn(message);
+          break;
+        case ERROR:
+          logger.error(message);
+          break;
+      }
+    }
+  }
+}

@@ -1,0 +1,123 @@
+package io.tidegate.agent.runtime;
+
+import io.tidegate.agent.core.Start;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.OptionalLong;
+import java.util.Set;
+import java.util.function.Consumer;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.ConsumerRecords;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.TimeoutException;
+
+/** A client that does as a test says, on a clock that only the test and its own waiting move. */
+final class ScriptedClient implements GovernedClient {
+  final Set<TopicPartition> assigned = new HashSet<>();
+  final Set<TopicPartition> initializing = new HashSet<>();
+  final Map<TopicPartition, Long> committed = new HashMap<>();
+  final Map<TopicPartition, Long> positions = new HashMap<>();
+  final List<String> done = new ArrayList<>();
+
+  /** Partitions of which the broker does not tell the committed offset: a transaction is open. */
+  final Set<TopicPartition> unstable = new HashSet<>();
+
+  /** What the next question for committed offsets throws. */
+  RuntimeException trouble;
+
+  Optional<String> member = Optional.of("member-1");
+  boolean hasResetRule = true;
+  boolean isByUser;
+  long now;
+
+  @Override
+  public Set<TopicPartition> assigned() {
+    return new HashSet<>(assigned);
+  }
+
+  @Override
+  public void assignedByUser(boolean byUser) {
+    isByUser = byUser;
+  }
+
+  @Override
+  public Set<TopicPartition> initializing() {
+    return new HashSet<>(initializing);
+  }
+
+  @Override
+  public boolean hasResetRule() {
+    return hasResetRule;
+  }
+
+  @Override
+  public void begin(TopicPartition partition, Start start) {
+    done.add("begin " + partition + " " + start);
+  }
+
+  @Override
+  public OptionalLong position(TopicPartition partition) {
+    Long position = positions.get(partition);
+    return position == null ? OptionalLong.empty() : OptionalLong.of(position);
+  }
+
+  @Override
+  public Map<TopicPartition, Long> committed(Set<TopicPartition> partitions, Duration timeout) {
+    done.add("ask for " + partitions);
+    if (trouble != null) {
+      RuntimeException thrown = trouble;
+      trouble = null;
+      throw thrown;
+    }
+    if (partitions.stream().anyMatch(unstable::contains)) {
+      now += timeout.toNanos();
+      throw new TimeoutException("a transaction is open");
+    }
+    Map<TopicPartition, Long> found = new LinkedHashMap<>();
+    partitions.forEach(each -> found.put(each, committed.get(each)));
+    return found;
+  }
+
+  @Override
+  public void seek(TopicPartition partition, long offset) {
+    done.add("seek " + partition + " to " + offset);
+    positions.put(partition, offset);
+  }
+
+  @Override
+  public boolean isSeeking() {
+    return false;
+  }
+
+  @Override
+  public void commit(Map<TopicPartition, Long> offsets, Consumer<Boolean> whenDone) {
+    done.add("commit " + offsets);
+    committed.putAll(offsets);
+    whenDone.accept(true);
+  }
+
+  @Override
+  public Optional<String> memberId() {
+    return isByUser ? Optional.of("") : member;
+  }
+
+  @Override
+  public void wakeup() {
+    done.add("wake up");
+  }
+
+  /** Records of one partition, as a poll returns them. */
+  static ConsumerRecords<String, String> records(TopicPartition of, long... offsets) {
+    List<ConsumerRecord<String, String>> batch = new ArrayList<>();
+    for (long offset : offsets) {
+      batch.add(new ConsumerRecord<>(of.topic(), of.partition(), offset, "key", "value"));
+    }
+    return new ConsumerRecords<>(Map.of(of, batch));
+  }
+}

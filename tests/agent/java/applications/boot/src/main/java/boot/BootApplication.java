@@ -1,0 +1,26 @@
+package boot;
+
+import driven.DrivenApplication;
+import driven.DrivenApplication.Kind;
+import java.io.IOException;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import org.springframework.boot.Banner;
+import org.springframework.boot.SpringApplication;
+import org.springframework.boot.autoconfigure.SpringBootApplication;
+
+/** The driven application under Spring Boot: its members may also be Spring Kafka's listener containers. */
+@SpringBootApplication
+public class BootApplication {
+  /** Ends with standard input. */
+  public static void main(String[] arguments) throws IOException {
+    SpringApplication application = new SpringApplication(BootApplication.class);
+    application.setBannerMode(Banner.Mode.OFF); // standard output is for what is told
+    application.run(arguments);
+    Map<String, Kind> kinds = new LinkedHashMap<>();
+    kinds.put("consumer", driven.DrivenConsumer::start);
+    kinds.put("record-listener", (job, out) -> ListenerContainer.start(job, out, false));
+    kinds.put("batch-listener", (job, out) -> ListenerContainer.start(job, out, true));
+    DrivenApplication.run(kinds);
+  }
+}
