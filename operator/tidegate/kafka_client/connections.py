@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import ssl
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -23,8 +22,9 @@ from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.errors import KafkaFailure, NotAuthenticated, OutcomeUnknown, Refused, Unavailable
-from tidegate.kafka_client.settings import BadConnection, kafka_python_config
+from tidegate.kafka.errors import KafkaFailure, NotAuthenticated, Unavailable
+from tidegate.kafka_client.failures import RAISED, failure_of, is_refusal
+from tidegate.kafka_client.settings import kafka_python_config
 
 # At DEBUG kafka-python prints its whole configuration, passwords included; what connections meet is in our failures.
 logging.getLogger("kafka").setLevel(logging.ERROR)
@@ -35,21 +35,8 @@ _SLACK_MS: Final = 1000
 _CONNECT_MS: Final = 6000
 """For connection, TLS and login: others are there to be asked when a broker does not get that far."""
 
-_RAISED: Final = (wire_errors.KafkaError, OSError, RuntimeError, BadConnection)
-"""By kafka-python. ``RuntimeError``: somebody has closed the connections. ``BadConnection``: there is no token."""
-
 _NOT_SENT: Final = (wire_errors.NodeNotReadyError, wire_errors.IncompatibleBrokerVersion)
 """By a connection that stands: it is told to wait, or the broker does not know the request."""
-
-_REFUSALS: Final = (
-    wire_errors.SaslAuthenticationFailedError,
-    wire_errors.UnsupportedSaslMechanismError,
-    wire_errors.IllegalSaslStateError,
-    wire_errors.AuthorizationError,
-    BadConnection,
-)
-_INTERRUPTED: Final = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
-"""TLS errors of a peer that is gone, not of one that refuses us."""
 
 
 class Connections:
@@ -80,38 +67,60 @@ class Connections:
         return versions
 
     def call(
-        self, node_id: int, requests: Sequence[Any], *, what: str, timeout_s: float, writes: bool = False
+        self,
+        node_id: int,
+        requests: Sequence[Any],
+        *,
+        what: str,
+        timeout_s: float,
+        writes: bool = False,
+        link: Link | None = None,
     ) -> list[Any]:
         """Send requests to one broker, back to back on one connection, and wait for all their answers.
 
         Raises ``Unavailable`` when nothing was sent, and also when no answer came, unless that matters (``writes``):
         then it is ``OutcomeUnknown``. ``NotAuthenticated``: the next call logs in anew, with what the files hold then.
-        ``Refused``: the broker does not know the request.
+        ``Refused``: the broker does not know the request. ``link``: on no other connection than this one.
         """
-        [outcome] = self.call_all({node_id: requests}, what=what, timeout_s=timeout_s, writes=writes).values()
+        [outcome] = self.call_all(
+            {node_id: requests}, what=what, timeout_s=timeout_s, writes=writes, link=link
+        ).values()
         if isinstance(outcome, KafkaFailure):
             raise outcome
         return outcome
 
     def call_all(
-        self, requests: Mapping[int, Sequence[Any]], *, what: str, timeout_s: float, writes: bool = False
+        self,
+        requests: Mapping[int, Sequence[Any]],
+        *,
+        what: str,
+        timeout_s: float,
+        writes: bool = False,
+        link: Link | None = None,
     ) -> dict[int, list[Any] | KafkaFailure]:
         """As :meth:`call` for several brokers at once, by node id; what ``call`` would raise is among the values."""
         until = time.monotonic() + timeout_s
         client = self._client(timeout_s)
         outcomes: dict[int, list[Any] | KafkaFailure] = {}
         try:
-            for node_id, told in client.exchange(requests, until).items():
+            for node_id, told in client.exchange(requests, until, link).items():
                 if told.error is None:
                     outcomes[node_id] = told.answers
                 else:
-                    outcomes[node_id] = _failure(told.error, what, unknown=told.sent and writes)
-        except _RAISED as error:
+                    outcomes[node_id] = failure_of(told.error, what, unknown=told.sent and writes)
+        except RAISED as error:
             # Whether anything was sent, only the other thread that closed the connections could tell.
-            return {node_id: _failure(error, what, unknown=writes) for node_id in requests}
+            return {node_id: failure_of(error, what, unknown=writes) for node_id in requests}
         if any(isinstance(outcome, NotAuthenticated) for outcome in outcomes.values()):
             self.close()  # kafka-python would repeat the refusal for ever
         return outcomes
+
+    def link(self, node_id: int, *, what: str, timeout_s: float) -> Link:
+        """The connection to one broker as it stands, or a new one. Raises ``Unavailable``."""
+        try:
+            return Link(node_id, self._client(timeout_s).connected(node_id, time.monotonic() + timeout_s))
+        except RAISED as error:
+            raise failure_of(error, what) from error
 
     def start(self, node_id: int, request: Any, *, what: str, timeout_s: float, answer_s: float) -> Answer:
         """Send, within ``timeout_s``, without waiting for the answer. Raises ``Unavailable``.
@@ -121,8 +130,8 @@ class Connections:
         try:
             until = time.monotonic() + timeout_s
             return Answer(self._client(timeout_s).start(node_id, request, until, answer_s), what)
-        except _RAISED as error:
-            raise _failure(error, what) from error
+        except RAISED as error:
+            raise failure_of(error, what) from error
 
     def _client(self, timeout_s: float | None = None) -> _Client:
         """Whoever comes while another thread connects shares what comes of it, and waits for it in its own time."""
@@ -152,8 +161,16 @@ class Connections:
             if timeout_s is not None:
                 config["bootstrap_timeout_ms"] = min(config["bootstrap_timeout_ms"], timeout_s * 1000)
             return _Client(**config)
-        except _RAISED as error:
-            raise _failure(error, what) from error
+        except RAISED as error:
+            raise failure_of(error, what) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One connection to a broker: once it is closed there is no other that is the same."""
+
+    node_id: int
+    connection: Any
 
 
 class Answer:
@@ -169,8 +186,8 @@ class Answer:
             return None
         try:
             return self._told.result()
-        except _RAISED as error:
-            raise _failure(error, self._what) from error
+        except RAISED as error:
+            raise failure_of(error, self._what) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,26 +222,40 @@ class _Client(KafkaAdminClient):  # type: ignore[misc]
         self._net.close()
         self._metrics.close()
 
-    def exchange(self, requests: Mapping[int, Sequence[Any]], until: float) -> Mapping[int, _Outcome]:
+    def exchange(
+        self, requests: Mapping[int, Sequence[Any]], until: float, link: Link | None = None
+    ) -> Mapping[int, _Outcome]:
         """What came of the requests to each node. ``until``: as the monotonic clock has it."""
 
         async def all_of_them() -> dict[int, _Outcome]:
-            begun = {n: self._manager.call_soon(self._exchange, n, some, until) for n, some in requests.items()}
+            begun = {n: self._manager.call_soon(self._exchange, n, some, until, link) for n, some in requests.items()}
             return {node_id: await outcome for node_id, outcome in begun.items()}
 
         outcomes: dict[int, _Outcome] = self._manager.run_within(_left_ms(until) + _SLACK_MS, all_of_them)
         return outcomes
 
-    async def _exchange(self, node_id: int, requests: Sequence[Any], until: float) -> _Outcome:
+    def connected(self, node_id: int, until: float) -> Any:
+        """The connection that requests to a broker are sent on."""
+
+        async def connect() -> Any:
+            return await self._connected(node_id, until)
+
+        return self._manager.run_within(_left_ms(until) + _SLACK_MS, connect)
+
+    async def _exchange(
+        self, node_id: int, requests: Sequence[Any], until: float, link: Link | None = None
+    ) -> _Outcome:
         sent = False
         try:
             connection = await self._connected(node_id, until)
+            if link is not None and link.connection is not connection:
+                raise wire_errors.NodeNotReadyError("the connection was made anew meanwhile")
             left_ms = _left_ms(until)
             # At its end kafka-python closes the connection: what else waits for that broker is not answered either.
             answers = [connection.send_request(request, request_timeout_ms=left_ms) for request in requests]
             sent = True
             return _Outcome([await self._manager.wait_for(answer, left_ms + _SLACK_MS) for answer in answers])
-        except _RAISED as error:
+        except RAISED as error:
             return _Outcome([], error, sent and not isinstance(error, _NOT_SENT))
 
     def start(self, node_id: int, request: Any, until: float, answer_s: float) -> Future[Any]:
@@ -317,7 +348,7 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc]
         error = conn.init_future.exception
         if error is not None:
             self._trouble = error
-            if _is_refusal(error):
+            if is_refusal(error):
                 self._auth_failures[node.node_id] = error  # which ends bootstrapping
 
 
@@ -339,27 +370,3 @@ def _last_words_first(data: bytes, error: Exception | None) -> tuple[bytes, Exce
 def _net_client(**config: Any) -> KafkaNetClient:
     net = NetworkSelector(**config)
     return KafkaNetClient(net=net, manager=_Manager(net, **config))
-
-
-def _is_refusal(error: BaseException) -> bool:
-    """Whether a broker refuses who we are, or we refuse who it is."""
-    if isinstance(error, wire_errors.KafkaConnectionError):
-        # It has the error as its argument, or was raised while that was dealt with.
-        causes = [cause for cause in (*error.args, error.__context__) if isinstance(cause, BaseException)]
-        return any(isinstance(cause, ssl.SSLError) and _is_refusal(cause) for cause in causes)
-    return isinstance(error, _REFUSALS) or (isinstance(error, ssl.SSLError) and not isinstance(error, _INTERRUPTED))
-
-
-def _failure(error: BaseException, what: str, *, unknown: bool = False) -> KafkaFailure:
-    """``unknown``: whether what was asked for was done."""
-    if isinstance(error, KafkaFailure):
-        return error
-    said = str(error) if isinstance(error, wire_errors.KafkaError | BadConnection) else repr(error)
-    if isinstance(error, wire_errors.BrokerResponseError) and error.args:
-        said = str(error.args[0])  # without the error's name once more
-    text = f"{what}: {said}"
-    if _is_refusal(error):
-        return NotAuthenticated(text)
-    if isinstance(error, wire_errors.IncompatibleBrokerVersion):
-        return Refused(text)
-    return OutcomeUnknown(text) if unknown else Unavailable(text)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
@@ -18,7 +18,7 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure, NotAuthenticated, Unavailable
 from tidegate.kafka.rights import Right, on_group
 from tidegate.kafka_client.codes import NO_ERROR, NOT_AUTHORIZED, check
-from tidegate.kafka_client.connections import Answer, Connections
+from tidegate.kafka_client.connections import Answer, Connections, Link
 from tidegate.kafka_client.settings import socket_timeout_ms
 
 _NOT_THERE_NOW: Final = frozenset({14, 15, 16})
@@ -97,6 +97,15 @@ class Wire:
         """What one broker answers, asked once."""
         [answer] = self._connections.call(node_id, [request], what=what, timeout_s=timeout_s)
         return answer
+
+    def link(self, node_id: int, *, what: str) -> Link:
+        """A connection to one broker, for requests of which none may be sent on another one."""
+        return self._connections.link(node_id, what=what, timeout_s=self.BROKER_TIMEOUT_S)
+
+    def ask_on(self, link: Link, requests: Sequence[Any], *, what: str, timeout_s: float, writes: bool = False) -> Any:
+        """What the broker answers to requests that are sent back to back on one connection, once. ``writes``: raises
+        ``OutcomeUnknown`` where it is not known whether they were carried out."""
+        return self._connections.call(link.node_id, requests, what=what, timeout_s=timeout_s, writes=writes, link=link)
 
     def start(self, node_id: int, request: Any, *, what: str, answer_s: float) -> Answer:
         """Send to one broker without waiting for the answer, which may take ``answer_s``. Raises ``Unavailable``."""

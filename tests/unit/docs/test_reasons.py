@@ -24,7 +24,7 @@ NO_REASONS = {
     "SelfSubjectReview",
     *("ContainerCreating", "PodInitializing", "PodScheduled"),  # what Kubernetes says of others' pods
     *("FallbackToLogsOnError", "RuntimeDefault", "BearerToken"),
-    *("DescribeConfigs", "LogAppendTime"),  # Kafka's
+    *("CompleteAbort", "CompleteCommit", "DescribeConfigs", "LogAppendTime"),  # Kafka's
     *("AttributeReference", "CallMethodViaReflection", "EqualNullSafe", "EqualTo", "GetJsonObject"),  # Spark's
     *("GetStructField", "PlanExpression", "UserDefinedExpression", "WindowExpression"),
     *("UnresolvedAttribute", "UnresolvedCollation", "UnresolvedExtractValue", "UnresolvedFunction"),

@@ -1,0 +1,92 @@
+"""Carries out what a partition's writer decides, one action at a time."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from tidegate.mirror.model import (
+    Action,
+    Answer,
+    Append,
+    ClaimProducerId,
+    DeleteRecords,
+    FencePredecessors,
+    Interrupted,
+    ReadSource,
+    ReadTail,
+    Transact,
+    WriteMarkers,
+)
+from tidegate.mirror.ports import Coordinator, ProducerIdStore, Source, Target
+from tidegate.mirror.states import Comparing, Mirror, Ready, Stopped
+from tidegate.mirror.transitions import after
+
+
+class Copier:
+    """Copies one partition. Not thread-safe."""
+
+    def __init__(
+        self,
+        mirror: Mirror,
+        source: Source,
+        target: Target,
+        ids: ProducerIdStore,
+        coordinator: Coordinator | None = None,
+    ) -> None:
+        """``coordinator``: of a mirror that fills its gaps by transactions."""
+        self.mirror = mirror
+        self._source = source
+        self._target = target
+        self._ids = ids
+        self._coordinator = coordinator
+
+    def step(self) -> str | None:
+        """Carry out one action. Returns what is waited for, where the next one should not come at once."""
+        action = self.mirror.action()
+        if action is None:
+            return "a decision"
+        before, answer = self.mirror, self._carried_out(action)
+        self.mirror = after(before, action, answer)
+        return _waits_for(before, self.mirror, answer)
+
+    @property
+    def stopped(self) -> Stopped | None:
+        return self.mirror.state if isinstance(self.mirror.state, Stopped) else None
+
+    def _carried_out(self, action: Action) -> Answer:
+        match action:
+            case ClaimProducerId(after=predecessor):
+                return self._ids.claim(predecessor)
+            case ReadTail(window):
+                return self._target.tail(window)
+            case ReadSource(offset):
+                return self._source.read(offset)
+            case Append(batches):
+                return self._target.append(batches)
+            case WriteMarkers(producer_id, epoch, count):
+                return self._target.write_markers(producer_id, epoch, count)
+            case FencePredecessors():
+                return self._of_transactions().fence_predecessors()
+            case Transact(producer, fillers):
+                return self._of_transactions().transact(producer, fillers)
+            case DeleteRecords(offset):
+                return self._target.delete_records(offset)
+            case _ as never:
+                assert_never(never)
+
+    def _of_transactions(self) -> Coordinator:
+        if self._coordinator is None:
+            raise TypeError("a mirror that fills its gaps by transactions needs a coordinator")
+        return self._coordinator
+
+
+def _waits_for(before: Mirror, now: Mirror, answer: Answer) -> str | None:
+    if isinstance(answer, Interrupted):
+        return answer.reason
+    match now.state:
+        case Ready(idle=True):
+            return "the source to grow"
+        case Comparing() if now.state == before.state:
+            return "the source to come as far as the target"
+        case _:
+            return None

@@ -1,0 +1,101 @@
+"""The records of a batch, where it cannot pass as it is: cut by compaction or by the log's start, or stamped with the
+broker's time. Keys, values and headers stay bytes that nobody looks into.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from tidegate.mirror.batches import Batch, Unreadable, write_batch
+from tidegate.mirror.codecs import ZSTD, compressed, decompressed
+
+_LONGEST_VARINT: Final = 10
+_NULL: Final = b"\x01"
+"""A length of −1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    offset: int
+    timestamp: int
+    content: bytes
+    """From the length of its key on: key, value, headers."""
+
+
+def read_records(batch: Batch) -> list[Record]:
+    """Raises ``Unreadable``."""
+    data = decompressed(batch.codec, batch.records)
+    records, at, before = [], 0, batch.base_offset - 1
+    for _ in range(batch.count):
+        length, at = _number(data, at)
+        end = at + length
+        if not 0 < length <= len(data) - at:
+            raise Unreadable(f"a record of {length} bytes in the record batch at offset {batch.base_offset}")
+        time_delta, start = _number(data, at + 1)
+        offset_delta, start = _number(data, start)
+        offset = batch.base_offset + offset_delta
+        if not before < offset < batch.next_offset or start > end:
+            raise Unreadable(f"a record at offset {offset} in the record batch at offset {batch.base_offset}")
+        timestamp = batch.max_timestamp if batch.has_log_append_time else batch.base_timestamp + time_delta
+        records.append(Record(offset, timestamp, data[start:end]))
+        at, before = end, offset
+    if at != len(data):
+        raise Unreadable(f"more than {batch.count} records in the record batch at offset {batch.base_offset}")
+    return records
+
+
+def ends_by_abort(batch: Batch) -> bool:
+    """Whether a control batch ends an aborted transaction; one that compaction emptied tells nothing any more."""
+    if not batch.count:
+        return False
+    [record, *_] = read_records(batch)
+    length, at = _number(record.content, 0)
+    if length < 4 or len(record.content) < at + 4:
+        raise Unreadable(f"a control record without a type at offset {record.offset}")
+    return record.content[at + 2 : at + 4] == b"\x00\x00"
+
+
+def rebuilt(records: Sequence[Record], codec: int) -> bytes:
+    """A batch of records at consecutive offsets."""
+    base = records[0].timestamp
+    parts = []
+    for place, record in enumerate(records):
+        body = b"".join((b"\x00", _varint(record.timestamp - base), _varint(place), record.content))
+        parts += [_varint(len(body)), body]
+    times = [record.timestamp for record in records]
+    data = compressed(codec, b"".join(parts))
+    return write_batch(data, len(records), codec=codec, base_timestamp=base, max_timestamp=max(times))
+
+
+@lru_cache(maxsize=4)
+def filler(count: int, key: bytes | None, timestamp: int = 0) -> bytes:
+    """A batch of records without a value, which only take offsets."""
+    content = (_NULL if key is None else _varint(len(key)) + key) + _NULL + b"\x00"
+    return rebuilt([Record(place, timestamp, content) for place in range(count)], ZSTD)
+
+
+def _number(data: bytes, at: int) -> tuple[int, int]:
+    """A zigzag varint, and where what follows it begins."""
+    value = 0
+    for shift in range(0, 7 * _LONGEST_VARINT, 7):
+        if at >= len(data):
+            break
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at
+    raise Unreadable("a number in a record that does not end")
+
+
+def _varint(number: int) -> bytes:
+    value = (number << 1) ^ (number >> 63)
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)

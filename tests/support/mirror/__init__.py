@@ -1,0 +1,1 @@
+"""Logs, brokers and writers for the tests of mirrored partitions."""
