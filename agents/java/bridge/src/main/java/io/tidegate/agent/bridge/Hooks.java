@@ -7,7 +7,8 @@ import java.util.function.Predicate;
 
 /**
  * What instrumented methods call. Nothing that is wrong with the agent is thrown from here into
- * Kafka's code: the client does what it would do without, and that is told once.
+ * Kafka's code: the client does what it would do without, but hands out nothing of a partition of
+ * which it cannot be told whether it is withheld. That is said once.
  */
 public final class Hooks {
   private Hooks() {}
@@ -18,7 +19,8 @@ public final class Hooks {
       return member.isWithheld(partition);
     } catch (Throwable trouble) {
       Troubles.tell("isWithheld", trouble);
-      return false;
+      // Where it cannot be told, nothing is handed out: an ack may have promised that.
+      return true;
     }
   }
 
