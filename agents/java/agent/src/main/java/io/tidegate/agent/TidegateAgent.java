@@ -16,10 +16,9 @@ public final class TidegateAgent {
   private TidegateAgent() {}
 
   /**
-   * Called before the application's {@code main}.
-   *
-   * @throws IllegalArgumentException where the environment says something that means nothing, and
-   *     {@code TIDEGATE_STRICT} that the application must not start then
+   * Called before the application's {@code main}. Ends the process with exit code 1 where the
+   * environment says something that means nothing, and {@code TIDEGATE_STRICT} that the application
+   * must not start then.
    */
   public static void premain(String arguments, Instrumentation instrumentation) {
     File jar;
@@ -31,6 +30,12 @@ public final class TidegateAgent {
       System.err.println("[tidegate] the agent cannot be loaded: " + trouble);
       return;
     }
-    Start.start(instrumentation, jar);
+    try {
+      Start.start(instrumentation, jar);
+    } catch (IllegalArgumentException refused) {
+      // Thrown from here it would have the JVM abort, as if the JVM had failed.
+      System.err.println("[tidegate] " + refused.getMessage());
+      Runtime.getRuntime().halt(1);
+    }
   }
 }
