@@ -27,6 +27,8 @@ ALIVE_S: Final = 15.0
 """Whoever wrote a clock record not longer ago than this discovers partitions."""
 
 _LARGEST_MS: Final = 2**63 - 1
+_BLANKS: Final = "".join(map(chr, range(0x21)))
+"""What Java's ``String.trim`` takes off."""
 
 
 class RuleError(ValueError):
@@ -90,9 +92,9 @@ def reset_policy(value: object) -> Start | None:
 
 def parse_max_age(value: object) -> int:
     """Milliseconds, or −1 for off. Raises ``RuleError``."""
-    is_number = isinstance(value, (int, str)) and not isinstance(value, bool)
-    # As Kafka takes a long; Python would also take 1_000.
-    age = int(str(value)) if is_number and re.fullmatch(r"\s*[+-]?[0-9]{1,19}\s*", str(value)) else -2
+    # As Kafka takes a long: Python would also take 1_000, and strips other characters than Java.
+    text = str(value).strip(_BLANKS) if isinstance(value, (int, str)) and not isinstance(value, bool) else ""
+    age = int(text) if re.fullmatch("[+-]?[0-9]{1,19}", text) else -2
     if not -1 <= age <= _LARGEST_MS:
         raise RuleError(f"must be a whole number of milliseconds, or -1 for off, not {value!r}")
     return age

@@ -120,12 +120,14 @@ def test_the_threshold_counts_only_where_the_policy_is_latest(
     assert rule_for(Options(latest_max_age_ms=max_age_ms), reset_policy(reset)) == rule
 
 
-@pytest.mark.parametrize(("value", "age_ms"), [(HOUR, HOUR), (str(HOUR), HOUR), (0, 0), (-1, -1), ("-1", -1)])
+@pytest.mark.parametrize(
+    ("value", "age_ms"), [(HOUR, HOUR), (str(HOUR), HOUR), (0, 0), (-1, -1), ("-1", -1), ("\x1c0\t", 0)]
+)
 def test_a_threshold_is_milliseconds_from_minus_one(value: object, age_ms: int) -> None:
     assert parse_max_age(value) == age_ms
 
 
-@pytest.mark.parametrize("value", [-2, "-2", "1h", "", 1.5, "1.5", True, None, 2**63])
+@pytest.mark.parametrize("value", [-2, "-2", "1h", "", 1.5, "1.5", True, None, 2**63, "1_000", "\u0663", "\xa01"])
 def test_any_other_threshold_is_a_configuration_error(value: object) -> None:
     with pytest.raises(RuleError, match="whole number of milliseconds, or -1"):
         parse_max_age(value)
