@@ -78,6 +78,23 @@ def a_limit_is_where_it_closes(scene: Scene, start: Start) -> None:
     assert is_whole(scene.offsets(1))
 
 
+def a_limit_within_a_batch_is_where_it_closes(scene: Scene, start: Start) -> None:
+    """What lies below the limit is delivered, also where one fetch brings records from both sides of it."""
+    scene.write(200)
+    epoch = scene.limit(150)
+    application = start(commit="auto")
+    scene.until(lambda: scene.acked(epoch).offset >= 150, "the limit is reached")
+    ack = scene.acked(epoch)
+    assert ack.offset == 150
+    scene.delivered_up_to(ack)
+    assert scene.committed() == 150
+    scene.limit(None)
+    scene.flowing(0)
+    application.stop()
+    assert scene.offsets(0)[0] == 0
+    assert is_whole(scene.offsets(0))
+
+
 def after_a_reset_it_goes_on_at_the_target(scene: Scene, start: Start) -> None:
     application = start()
     scene.until(lambda: len(scene.offsets()) > 30, "it reads")

@@ -325,6 +325,13 @@ class Scene:
             producer.poll(0)
         producer.flush(10)
 
+    def write(self, count: int, partition: int = 0) -> None:
+        """So many records, all there when this returns."""
+        producer = Producer({"bootstrap.servers": self.bootstrap})
+        for _ in range(count):
+            producer.produce(self.topic, b"x", partition=partition)
+        assert producer.flush(20) == 0
+
     # --- applications -------------------------------------------------------------------------------------------------
 
     def application(self, kind: str | Callable[[Job], Application], **job: Any) -> Application:
@@ -348,7 +355,7 @@ class Scene:
     def offsets(self, partition: int = 0, since: float = 0.0, by: Sequence[Application] = ()) -> list[int]:
         return [g.offset for g in self.given(by) if g.partition == partition and g.at > since]
 
-    def until(self, reached: Callable[[], bool], what: str, seconds: float = PATIENCE_S) -> None:
+    def until(self, reached: Callable[[], bool], what: str | Callable[[], str], seconds: float = PATIENCE_S) -> None:
         def looked() -> bool:
             broken = [error for application in self.applications for error in application.errors]
             assert not broken, broken
@@ -356,7 +363,8 @@ class Scene:
 
         if not eventually(looked, seconds, every=0.01):
             logs = dict.fromkeys(application.log for application in self.applications)
-            raise AssertionError("\n".join([f"not within {seconds} s: {what}", *filter(None, logs)]))
+            missed = what if isinstance(what, str) else what()
+            raise AssertionError("\n".join([f"not within {seconds} s: {missed}", *filter(None, logs)]))
 
     # --- gates --------------------------------------------------------------------------------------------------------
 
@@ -398,7 +406,7 @@ class Scene:
         """What was given of the partition is what was acked; another process may tell it a little later."""
         self.until(
             lambda: self.offsets(partition)[-1:] == [ack.offset - 1],
-            f"partition {partition} was given up to {ack.offset}",
+            lambda: f"partition {partition} given up to {ack.offset}; the last were {self.offsets(partition)[-5:]}",
             TELLING_S,
         )
 

@@ -63,10 +63,37 @@ def test_a_limit_is_where_it_closes_and_goes_on_once_it_is_removed(scene: Scene,
 
 
 @pytest.mark.parametrize(("kind", "style"), STYLES)
+def test_a_limit_within_a_batch_is_where_it_closes(scene: Scene, kind: str, style: str) -> None:
+    gate_scenes.a_limit_within_a_batch_is_where_it_closes(scene, partial(scene.application, kind, style=style))
+
+
+@pytest.mark.parametrize(("kind", "style"), STYLES)
 @pytest.mark.parametrize("commit", ["auto", "manual"])
 def test_a_reset_while_paused_is_where_it_goes_on(scene: Scene, kind: str, style: str, commit: str) -> None:
     start = partial(scene.application, kind, style=style, commit=commit)
     gate_scenes.after_a_reset_it_goes_on_at_the_target(scene, start)
+
+
+@pytest.mark.parametrize(("kind", "style"), STYLES)
+def test_the_only_record_since_it_goes_on_is_waited_for(
+    kafka: KafkaCluster, make_topic: MakeTopic, unique: Unique, kind: str, style: str
+) -> None:
+    with parts_replaced():
+        scene = Scene(kafka.bootstrap, make_topic(1), unique("single"), writes=False)
+        try:
+            scene.write(30)
+            application = scene.application(kind, style=style, config={"enable_auto_commit": False})
+            scene.until(lambda: scene.offsets()[-1:] == [29], "all is delivered")
+            application.ask(lambda consumer: consumer.commit())
+            scene.close_gate()
+            scene.reset(29)
+            scene.release()
+            scene.until(lambda: len(scene.offsets()) == 31, "the last one is delivered again")
+            epoch = scene.hold()
+            application.ask(lambda consumer: consumer.commit())
+            assert scene.acked(epoch).offset == 30
+        finally:
+            scene.close()
 
 
 @pytest.mark.parametrize("kind", KINDS)

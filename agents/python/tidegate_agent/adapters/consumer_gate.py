@@ -151,10 +151,12 @@ class ConsumerGate:
 
     # --- records ------------------------------------------------------------------------------------------------------
 
-    def below_limit(self, partition: Partition, records: Sequence[Record]) -> int:
+    def below_limit(self, partition: Partition, records: Sequence[Record], *, one_by_one: bool = False) -> int:
         """How many of these, in the order of their offsets, may be handed to the application.
 
-        The rest is to be fetched again: the client's position is to be moved back to the first of it.
+        The rest is to be fetched again: the client's position is to be moved back to the first of it. ``one_by_one``:
+        the application takes the records below the limit later, or never. Then the limit is not reached before it is
+        offered a batch that has none.
         """
         if not self.link.known.limits:
             return len(records)
@@ -162,9 +164,10 @@ class ConsumerGate:
             self.core.know(self.link.known)
             is_beyond = self.core.is_beyond_limit
             count = next((n for n, record in enumerate(records) if is_beyond(partition, record.offset)), len(records))
-            if count < len(records):
+            is_reached = count == 0 if one_by_one else count < len(records)
+            if records and is_reached:
                 self.core.withheld({partition: records[count].offset})
-        if count < len(records):
+        if records and is_reached:
             self.wake()
         return count
 

@@ -164,7 +164,10 @@ def consumer_class(plain: type[Any], settings: Settings, open_link: OpenLink) ->
             gatekeeper.sought = False
             last = None
             for record in records:
-                if last is not None and (record.partition != last.partition or record.topic != last.topic):
+                if last is None:
+                    # Where the poll sought a partition the client lets go of this generator: nothing follows the yield.
+                    gatekeeper.note(record.topic, record.partition, record.offset)
+                elif record.partition != last.partition or record.topic != last.topic:
                     gatekeeper.note(last.topic, last.partition, last.offset)
                 last = record
                 yield record

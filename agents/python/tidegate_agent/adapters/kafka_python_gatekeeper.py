@@ -196,10 +196,10 @@ class Gatekeeper:
 
     def below_limits(self, records: Mapping[Any, list[Any]], *, has_moved: bool) -> dict[Any, list[Any]]:
         """Those that may be handed to the application; the rest is fetched again. ``has_moved``: whether the positions
-        are after these records already."""
+        are after these records already; otherwise each is moved as its record is taken by iteration."""
         kept = {}
         for tp, batch in records.items():
-            count = self.gate.below_limit(Partition(*tp), batch)
+            count = self.gate.below_limit(Partition(*tp), batch, one_by_one=not has_moved)
             if count:
                 kept[tp] = batch[:count]
             state = self._subscription.assignment.get(tp)
