@@ -47,6 +47,7 @@ class AckWriter:
         def delivered(error: KafkaError | None, _message: object) -> None:
             with self._changed:
                 self.outstanding -= 1
+                self._changed.notify_all()
             left[0] -= 1
             if error is not None:
                 errors.append(error)

@@ -153,6 +153,14 @@ class ControlLink:
         self._settings["sasl.username"], self._settings["sasl.password"] = username, password
         self._acks.set_credentials(username, password)
 
+    def settle(self, until: float) -> None:
+        """Wait until none of the link's clients has a connection to make, or until that time (``time.monotonic``).
+
+        Where the brokers cannot be reached clients connect again and again: that is not waited for.
+        """
+        with self._changed:
+            self._changed.wait_for(self._is_settled, max(0.0, until - time.monotonic()))
+
     def close(self) -> None:
         """End the threads; what was not written is not. ``known`` stays."""
         with self._changed:
@@ -163,6 +171,10 @@ class ControlLink:
                 thread.join(2 * REQUEST_S)
 
     # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _is_settled(self) -> bool:
+        is_at_work = bool(self._threads) and not self._stopped and not self._troubles.has("reach")
+        return not is_at_work or (self.known.answered >= self._asked and not self._acks.outstanding)
 
     def _start(self) -> None:
         if self._threads or self._stopped:

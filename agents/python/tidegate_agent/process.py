@@ -6,15 +6,19 @@ import logging
 import os
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from tidegate_agent.control import ControlLink
 from tidegate_agent.own_clients import connection_settings
 from tidegate_agent.settings import Settings, read_settings
 
 log = logging.getLogger("tidegate_agent")
+
+SETTLE_S: Final = 1.0
+"""A fork waits no longer than this for the agent's own clients to be connected."""
 
 
 @dataclass
@@ -30,13 +34,21 @@ _of_parents: list[object] = []
 """Never let go: destroying a client whose threads are not of this process would hang."""
 
 
+def _before_fork() -> None:
+    # librdkafka has glibc look up an address for each connection, and glibc does not free the lock that this takes in
+    # a child: forked at that moment, the child could never look one up, and its clients never connect.
+    until = time.monotonic() + SETTLE_S
+    for each in list(_process.links.values()):
+        each.settle(until)
+
+
 def _forked() -> None:
     _of_parents.append(_process.links)
     _process.links, _process.lock, _process.pid = {}, threading.Lock(), os.getpid()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+    os.register_at_fork(before=_before_fork, after_in_child=_forked)
 
 
 def settings() -> Settings:

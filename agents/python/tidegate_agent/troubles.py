@@ -29,6 +29,11 @@ class Troubles:
             self._said.discard(what)
         log.info("%s", message)
 
+    def has(self, what: str) -> bool:
+        """Whether it was said, and is not over."""
+        with self._lock:
+            return what in self._said
+
     def forget(self, what: str) -> None:
         """Say it again when it comes, and not that it is over."""
         with self._lock:

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 
 import pytest
 
 from devstack import KafkaCluster
 from support.clients import ConsumerFleet
+from support.forks import true_in_child
 from support.gated_applications import Scene
 from support.stack_fixtures import MakeTopic, Unique
+from tidegate.kafka.connection import Connection
+from tidegate.kafka_client.client import KafkaClient
+from tidegate_agent import process
+from tidegate_agent.gates import Partition
+from tidegate_agent.settings import Settings
 
 pytestmark = pytest.mark.at_once(6)
 
@@ -53,3 +60,26 @@ def test_a_forked_childs_consumer_obeys_and_its_parents_goes_on(
             assert {owners[partition] for partition in both} == {"parent", "child"}
     finally:
         scene.close()
+
+
+def test_a_fork_waits_until_the_agents_clients_are_connected(
+    kafka: KafkaCluster, unique: Unique, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """glibc keeps the lock of an address lookup in a child that is forked meanwhile: it could never connect."""
+    topic = f"__c-{unique('connecting')}"
+    KafkaClient(Connection(kafka.bootstrap, control_topic=topic)).control.ensure()
+    monkeypatch.setattr(process, "_process", process._Process(settings=Settings(control_topic=topic)))
+    link = process.link({"bootstrap.servers": kafka.bootstrap})
+    with closing(link):
+        ticket = link.ask()
+        assert true_in_child(lambda: link.known.answered >= ticket)
+        link.send_acks("g", "m", {Partition("orders", 0): (0, 3)}, link.known.generation, lambda _: None)
+        assert true_in_child(lambda: link._acks.outstanding == 0)
+
+
+def test_a_fork_does_not_wait_for_brokers_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "_process", process._Process(settings=Settings()))
+    link = process.link({"bootstrap.servers": "127.0.0.1:1"})
+    with closing(link):
+        ticket = link.ask()
+        assert true_in_child(lambda: link.known.answered < ticket)

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from agent.unit.simulated import P0
+from support.forks import WITHIN_S, true_in_child
 from tidegate_agent import process
 from tidegate_agent.adapters import confluent, consumer_gate
 from tidegate_agent.adapters.consumer_gate import ConsumerGate, Unreachable, transaction_begins
 from tidegate_agent.core import Core
-
-WITHIN_S = 60.0
 
 
 @contextmanager
@@ -37,24 +33,6 @@ def held_elsewhere(lock: Any) -> Iterator[None]:
     finally:
         done.set()
         thread.join()
-
-
-def true_in_child(question: Callable[[], bool]) -> bool:
-    pid = os.fork()
-    if pid == 0:
-        code = 2
-        try:
-            code = 0 if question() else 1
-        finally:
-            os._exit(code)
-    deadline = time.monotonic() + WITHIN_S
-    while (ended := os.waitpid(pid, os.WNOHANG))[0] == 0:
-        if time.monotonic() > deadline:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-            return False
-        time.sleep(0.01)
-    return os.waitstatus_to_exitcode(ended[1]) == 0
 
 
 def test_a_child_has_a_link_of_its_own() -> None:
