@@ -41,6 +41,62 @@ public class TwoConsumers {
 }
 """
 
+_DEPLOYED_TWICE = """
+import java.io.File;
+import java.lang.ref.WeakReference;
+import java.lang.reflect.*;
+import java.net.*;
+import java.time.Duration;
+import java.util.*;
+import java.util.stream.Collectors;
+
+/** As a server of applications does: each deployment has a class loader of its own, which is dropped in the end. */
+public class DeployedTwice {
+  public static void main(String[] jars) throws Exception {
+    for (int number = 0; number < 2; number++) {
+      WeakReference<ClassLoader> loader = deploy(jars);
+      long until = System.nanoTime() + 30_000_000_000L;
+      while ((loader.get() != null || !threads().isEmpty()) && System.nanoTime() < until) {
+        System.gc();
+        Thread.sleep(50);
+      }
+      System.out.println("left: " + threads() + (loader.get() == null ? "" : " class loader"));
+    }
+  }
+
+  private static WeakReference<ClassLoader> deploy(String[] jars) throws Exception {
+    URL[] urls = new URL[jars.length];
+    for (int i = 0; i < jars.length; i++) {
+      urls[i] = new File(jars[i]).toURI().toURL();
+    }
+    URLClassLoader loader = new URLClassLoader(urls, ClassLoader.getPlatformClassLoader());
+    Thread.currentThread().setContextClassLoader(loader);
+    String bytes = "org.apache.kafka.common.serialization.ByteArrayDeserializer";
+    Map<String, Object> config = new HashMap<>();
+    config.put("bootstrap.servers", "127.0.0.1:1");
+    config.put("group.id", "payments");
+    config.put("key.deserializer", bytes);
+    config.put("value.deserializer", bytes);
+    Class<?> type = loader.loadClass("org.apache.kafka.clients.consumer.KafkaConsumer");
+    Object consumer = type.getConstructor(Map.class).newInstance(config);
+    Object partition = loader.loadClass("org.apache.kafka.common.TopicPartition")
+        .getConstructor(String.class, int.class).newInstance("orders", 0);
+    type.getMethod("assign", Collection.class).invoke(consumer, Arrays.asList(partition));
+    type.getMethod("poll", Duration.class).invoke(consumer, Duration.ofMillis(200));
+    System.out.println("runs: " + threads());
+    type.getMethod("close", Duration.class).invoke(consumer, Duration.ofMillis(10));
+    Thread.currentThread().setContextClassLoader(ClassLoader.getSystemClassLoader());
+    loader.close();
+    return new WeakReference<>(loader);
+  }
+
+  private static Set<String> threads() {
+    return Thread.getAllStackTraces().keySet().stream().map(Thread::getName)
+        .filter(name -> name.startsWith("tidegate")).collect(Collectors.toCollection(TreeSet::new));
+  }
+}
+"""
+
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -102,6 +158,27 @@ def test_one_that_is_given_twice_is_there_once(run: Run) -> None:
     done = run(env={"TIDEGATE_AGENT": "1", "JAVA_TOOL_OPTIONS": f"-javaagent:{agent_jar()}"})
     assert done.stdout == "governed: true\n" * 2
     assert "[tidegate]" not in done.stderr
+
+
+@pytest.mark.parametrize("client", ["4.3.1", pytest.param("2.8.2", marks=pytest.mark.nightly)])
+def test_an_application_that_is_deployed_again_leaves_neither_threads_nor_class_loaders(
+    tmp_path: Path, client: str
+) -> None:
+    """Where it closes its consumers."""
+    source = tmp_path / "DeployedTwice.java"
+    source.write_text(_DEPLOYED_TWICE)
+    jars = [str(jar) for jar in sorted(kafka_client(client).folder().glob("*.jar"))]
+
+    done = _java(str(source), *jars, env={"TIDEGATE_AGENT": "1"})
+
+    assert (
+        done.stdout.splitlines()
+        == [
+            "runs: [tidegate-agent-acks, tidegate-agent-keeper, tidegate-agent-reader]",
+            "left: []",
+        ]
+        * 2
+    ), done.stdout + done.stderr
 
 
 def test_a_consumer_of_a_client_that_is_built_otherwise_is_left_alone_and_that_is_said_once(
