@@ -6,6 +6,7 @@ On the operator's own request layer: connections, TLS and logins are the same, a
 from __future__ import annotations
 
 from typing import Any, Final
+from uuid import UUID
 
 from kafka import errors as wire_errors
 from kafka.protocol.producer import InitProducerIdRequest
@@ -23,6 +24,7 @@ from tidegate.mirror.model import Appended, Done, Interrupted, ProducerState, Re
 from tidegate.mirror.source import Aborted, SourceRead
 
 _OFFSET_OUT_OF_RANGE: Final = 1
+_INCONSISTENT_TOPIC_ID: Final = 103
 _MOVED_ON: Final = frozenset({45, 47, 59})
 """OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, UNKNOWN_PRODUCER_ID: the log's end is not where it was."""
 
@@ -35,7 +37,17 @@ _WRITE_MS: Final = 30_000
 class MirrorSource:
     """Implements ``tidegate.mirror.ports.Source``."""
 
-    def __init__(self, wire: Wire, partition: TopicPartition, *, most_bytes: int = 4 << 20, wait_ms: int = 100) -> None:
+    def __init__(
+        self,
+        wire: Wire,
+        partition: TopicPartition,
+        *,
+        most_bytes: int = 4 << 20,
+        wait_ms: int = 100,
+        topic_id: UUID | None = None,
+    ) -> None:
+        """``topic_id``: nothing is read of another topic of the same name; needs brokers of Kafka 3.1."""
+        self._topic_id = topic_id
         self._wire = wire
         self._partition = partition
         self._most_bytes = most_bytes
@@ -60,6 +72,7 @@ class MirrorSource:
             isolation=requests.READ_COMMITTED,
             most_bytes=self._most_bytes,
             wait_ms=self._wait_ms,
+            topic_id=self._topic_id,
         )
         row = requests.fetched(self._asked(request))
         if row.error_code == _OFFSET_OUT_OF_RANGE:
@@ -217,6 +230,6 @@ def new_producer_id(wire: Wire) -> int:
 
 
 def _check(code: int, what: str, needs: tuple[Right, ...]) -> None:
-    if code in UNKNOWN_PARTITION:
+    if code in UNKNOWN_PARTITION or code == _INCONSISTENT_TOPIC_ID:
         raise Unavailable(f"{what}: its leader is not there")
     check(code, what, *needs)
