@@ -528,6 +528,9 @@ def test_resources_are_selected_by_their_fields(
     if "connectionRef" in spec:
         spec["connectionRef"] = {"name": "other"}
         chosen["spec.connectionRef.name"] = "other"
+    for end in spec.keys() & {"source", "target"}:
+        spec[end] = {"name": f"other-{end}"}
+        chosen[f"spec.{end}.name"] = f"other-{end}"
     mine = smallest(kind, "mine") | {"spec": spec}
 
     def named(selector: str) -> list[str]:

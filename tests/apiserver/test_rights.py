@@ -267,6 +267,7 @@ def _use_everything(
     # A backup that is looked up by who wants to restore from it.
     resources.backup("nightly", {"folder": {"path": "offsets"}}, schedule="1h", suspend=True)
     resources.reset("restore", f"{group}-lost", {"backup": {"name": "nightly"}})
+    resources.mirror("m", {"include": ["*"]})  # the operator says what it waits for
     # A policy with which an earlier version has left its finalizer.
     resources.patch("offsetresetpolicies", "direct", {"metadata": {"finalizers": [FINALIZER]}})
     until(lambda: not resources.get_policy("direct")["metadata"].get("finalizers"), "its finalizer is taken off")
