@@ -45,6 +45,7 @@ UNUSED: Mapping[Kind, str] = {
     ("patch", "apps", "statefulsets/scale"): "the same",
     ("get", "argoproj.io", "rollouts/scale"): "the same",
     ("patch", "argoproj.io", "rollouts/scale"): "the same",
+    ("get", "tidegate.io", "offsetmirrors"): "which producer ids are claimed; tests/apiserver/test_operator_mirror.py",
     ("list", "keda.sh", "scaledobjects"): "asked for where KEDA is; tests/apiserver/test_operator_scale.py",
     ("patch", "keda.sh", "scaledobjects"): "the same",
 }

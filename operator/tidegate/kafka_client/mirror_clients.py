@@ -5,6 +5,7 @@ On the operator's own request layer: connections, TLS and logins are the same, a
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any, Final
 from uuid import UUID
 
@@ -19,10 +20,13 @@ from tidegate.kafka_client.codes import NO_ERROR, NOT_AUTHORIZED, UNKNOWN_PARTIT
 from tidegate.kafka_client.connections import Link
 from tidegate.kafka_client.log_offsets import EARLIEST, LATEST
 from tidegate.kafka_client.wire import Wire
-from tidegate.mirror.batches import read_batches
+from tidegate.mirror.batches import Batch, read_batches
 from tidegate.mirror.model import Appended, Done, Interrupted, ProducerState, Refusal, Tail
 from tidegate.mirror.source import Aborted, SourceRead
+from tidegate.mirror.states import AT_ONCE
 
+_MOST_OF_A_TAIL: Final = 16 << 20
+"""Bytes that are kept of a log's last batches. An append is no more than five batches, of which the last one tells."""
 _OFFSET_OUT_OF_RANGE: Final = 1
 _INCONSISTENT_TOPIC_ID: Final = 103
 _MOVED_ON: Final = frozenset({45, 47, 59})
@@ -142,7 +146,8 @@ class MirrorTarget:
         return self._with_batches(Tail(start.offset, end.offset, window=begin))
 
     def _with_batches(self, tail: Tail) -> Tail | Interrupted:
-        data, at = b"", tail.window
+        kept: deque[Batch] = deque()
+        size, at, window = 0, tail.window, tail.window
         while at < tail.end:
             request = requests.fetch(
                 self._partition, at, isolation=requests.READ_UNCOMMITTED, most_bytes=self._most_bytes, wait_ms=0
@@ -153,9 +158,14 @@ class MirrorTarget:
             found = [batch for batch in read_batches(bytes(row.records or b"")) if batch.base_offset < tail.end]
             if not found:
                 return Interrupted(f"{self._what}: offset {at} cannot be read yet")
-            data += b"".join(batch.data for batch in found)
+            kept.extend(found)
+            size += sum(len(batch.data) for batch in found)
             at = found[-1].next_offset
-        return Tail(tail.start, tail.end, data, tail.window)
+            while size > _MOST_OF_A_TAIL and len(kept) > AT_ONCE:
+                dropped = kept.popleft()
+                size -= len(dropped.data)
+                window = dropped.next_offset
+        return Tail(tail.start, tail.end, b"".join(batch.data for batch in kept), window)
 
     def append(self, batches: tuple[bytes, ...]) -> Appended | Interrupted:
         answers = self._written([requests.produce(self._partition, batch, _WRITE_MS) for batch in batches])

@@ -34,6 +34,8 @@ _BROKERS_CHOICE: Final = -1
 _TOPIC_EXISTS: Final = 36
 _INVALID_PARTITIONS: Final = 37
 _NOT_CONTROLLER: Final = 41
+_READ_BYTES: Final = 1 << 20
+"""At once, of one partition; each of a mirror's threads holds it several times over."""
 _AT_ONCE: Final = 500
 """Topics whose settings are asked for in one request."""
 
@@ -74,7 +76,7 @@ class KafkaMirrorCluster:
         return {p: LogBounds(min(earliest[p], latest[p]), latest[p]) for p in partitions}
 
     def source(self, partition: TopicPartition, topic_id: str) -> MirrorSource:
-        return MirrorSource(self._wire, partition, wait_ms=0, topic_id=uuid_of(topic_id))
+        return MirrorSource(self._wire, partition, most_bytes=_READ_BYTES, wait_ms=0, topic_id=uuid_of(topic_id))
 
     def group_ids(self) -> frozenset[str]:
         return frozenset(
