@@ -12,6 +12,7 @@ from tidegate.kafka.errors import GroupNotEmpty, KafkaFailure
 from tidegate.kafka.model import TopicPartition
 from tidegate.mirror.ports import GroupOffsets, MirrorCluster
 from tidegate.offset_mirror.carrying import Carry, Standing, carried_id, carrying_id, decide
+from tidegate.printable import visible
 from tidegate.resources.offset_mirror import CarriedGroups
 
 _log = logging.getLogger(__name__)
@@ -67,15 +68,15 @@ class Carrier:
             carried=tally.carried,
             in_use=len(tally.in_use),
             failed=tally.failed,
-            in_use_such_as=next(iter(tally.in_use), ""),
-            failure=tally.failure[:500],
+            in_use_such_as=visible(next(iter(tally.in_use), "")),
+            failure=visible(tally.failure[:500]),
             at=self._now(),
         )
 
     def _carry(self, group_id: str, carry: Carry, tally: _Tally) -> None:
         try:
             if not self._may_write():
-                tally.failed, tally.failure = tally.failed + 1, "this replica does not lead"
+                tally.failed, tally.failure = tally.failed + 1, "nothing may be written now"
                 return
             self._commit(group_id, carry)
         except GroupNotEmpty:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Coroutine, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from tidegate.kafka.errors import KafkaFailure, UnknownPartitions
 from tidegate.kafka.model import LogBounds, TopicPartition
@@ -79,6 +79,8 @@ class Copying:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="mirror")
         self._partitions: dict[TopicPartition, _Partition] = {}
         self._tasks: list[asyncio.Task[None]] = []
+        self._carrying_now: asyncio.Future[CarriedGroups] | None = None
+        self._ended = False
         self.groups: CarriedGroups | None = None
         self._trouble = ""
         self._groups_trouble = ""
@@ -114,19 +116,23 @@ class Copying:
         return [each.copying.seen() for each in self._partitions.values()]
 
     async def stop(self) -> None:
-        """End within some seconds. Whatever is on its way then counts as unanswered; to be repeated it need not be."""
+        """Send nothing more, and wait some seconds for what is on its way: afterwards nothing is written, unless a
+        broker has not answered by then."""
+        self._ended = True
         tasks = [*self._tasks, *(each.task for each in self._partitions.values() if each.task is not None)]
         for partition in self._partitions.values():
             self._drop(partition)
         for task in self._tasks:
             task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=_CLOSING_S)
-        self._partitions.clear()
         loop = asyncio.get_running_loop()
+        steps: asyncio.Future[None] = loop.run_in_executor(None, self._threads.shutdown)
+        ending: list[asyncio.Future[Any]] = [*tasks, steps]
+        if self._carrying_now is not None:
+            ending.append(self._carrying_now)
+        await asyncio.wait(ending, timeout=_CLOSING_S)
+        self._partitions.clear()
         for close in (self._clusters.source.close, self._clusters.target.close):
             await loop.run_in_executor(None, close)
-        self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _drop(self, partition: _Partition) -> None:
         partition.copying.end()
@@ -206,19 +212,24 @@ class Copying:
             left = tuple(frozenset(partitions) - gone.partitions)
             return await in_thread(self._patient, source.bounds, left)
 
+    def _may_write(self) -> bool:
+        return not self._ended and self._limits.may_write()
+
     async def _carry(self) -> None:
         if self._carrying is None:
             raise TypeError("no groups are carried over")
         clusters, limits = self._clusters, self._limits
         carrier = Carrier(
-            clusters.source, clusters.target, self._carrying.selects, limits.may_write, limits.now_s, self._now
+            clusters.source, clusters.target, self._carrying.selects, self._may_write, limits.now_s, self._now
         )
         while True:
             ends = {c.partition: c.offset for c in self.courses() if c.offset is not None and not c.drifted}
             # While nothing is known of a copy, nothing is known of how far a group may go.
             if ends:
                 try:
-                    self.groups, self._groups_trouble = await in_thread(self._patient, carrier.carry, ends), ""
+                    # Whoever ends this waits for the call itself, which can't be cancelled.
+                    self._carrying_now = asyncio.ensure_future(in_thread(self._patient, carrier.carry, ends))
+                    self.groups, self._groups_trouble = await asyncio.shield(self._carrying_now), ""
                 except KafkaFailure as failure:
                     self._groups_trouble = str(failure)
             await asyncio.sleep(self._carrying.interval_s if self.groups is not None else self._look_s)

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
+from tidegate.kafka.errors import NotAuthorized, Refused
 from tidegate.kafka.model import Topic
 from tidegate.mirror.ports import MirrorCluster
 from tidegate.offset_mirror.topics import (
@@ -45,7 +46,8 @@ def prepare(
     names: Mapping[str, Topic],
     known: Mapping[str, MirroredTopicStatus],
 ) -> Prepared:
-    """Bring the target's topics as far as one look allows. ``names``: the source's topics that are wanted.
+    """Bring the target's topics as far as one look allows; a topic that the target refuses is halted, and no other.
+    ``names``: the source's topics that are wanted.
 
     Raises ``KafkaFailure``.
     """
@@ -68,8 +70,12 @@ def prepare(
             case Halted():
                 halted[name] = step
             case Create() | AddPartitions() | Configure():
-                _do(target, step)
-                preparing.append(name)
+                try:
+                    _do(target, step)
+                except (NotAuthorized, Refused) as failure:
+                    halted[name] = Halted(str(failure), drifted=False)
+                else:
+                    preparing.append(name)
             case _ as never:
                 assert_never(never)
     gone = frozenset(known) - frozenset(names)

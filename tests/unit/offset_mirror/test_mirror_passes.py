@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import threading
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -18,11 +19,11 @@ from support.mirror.fake_cluster import FakeMirrorCluster
 from tidegate.clock import SystemClock
 from tidegate.connection.live import Live, LiveConnections
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.errors import Unavailable
+from tidegate.kafka.errors import NotAuthorized, Unavailable
 from tidegate.kafka.model import TopicPartition
 from tidegate.kube.ports import MIRRORS, Conflict, Object
 from tidegate.mirror.model import Interrupted, ProducerIds
-from tidegate.mirror.ports import GroupOffset
+from tidegate.mirror.ports import GroupOffset, GroupOffsets
 from tidegate.offset_mirror.ids import ProducerIdsInStatus
 from tidegate.offset_mirror.metrics import MirrorMetrics
 from tidegate.offset_mirror.reconcile import MirrorReconciler, Parts
@@ -270,6 +271,56 @@ def test_what_is_added_at_the_source_is_added_to_the_copy(world: World) -> None:
 
     assert world.there.log("t", 2).end == 2
     assert world.there.kept["t"].settings["max.message.bytes"] == "5"
+
+
+def test_a_topic_that_the_target_refuses_keeps_no_other_from_being_copied(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = world.there.create_topic
+
+    def refuse(name: str, partitions: int, settings: Any) -> None:
+        if name == "u":
+            raise NotAuthorized("create topic u: allow the principal Create on topic u")
+        create(name, partitions, settings)
+
+    monkeypatch.setattr(world.there, "create_topic", refuse)
+    world.here.create_topic("u", 1, {})
+    world.spec["topics"] = {"include": ["t", "u"]}
+    world.one_pass()
+    world.passes(lambda: world.status.in_sync == "2/3")
+    assert world.condition("Ready").reason == "CopiesStopped"
+    assert "allow the principal Create on topic u" in world.condition("Ready").message
+
+    monkeypatch.undo()
+    world.copied()
+    assert world.status.in_sync == "3/3"
+
+
+def test_nothing_is_carried_over_once_it_has_ended(world: World) -> None:
+    """A group of which the offsets are just being committed gets them, and no group after it."""
+    for number in range(3):
+        world.here.offsets[f"g{number}"] = {TopicPartition("t", 0): GroupOffset(7)}
+    world.spec["groups"] = {"include": ["*"], "interval": "1s"}
+    commit, at_work, may_go_on = world.there.commit, threading.Event(), threading.Event()
+
+    def slow(group_id: str, offsets: GroupOffsets) -> None:
+        at_work.set()
+        assert may_go_on.wait(10)
+        commit(group_id, offsets)
+
+    world.there.commit = slow  # type: ignore[method-assign]
+    world.one_pass()
+    world.passes(at_work.is_set)
+
+    async def ended() -> None:
+        stopping = asyncio.ensure_future(world.reconciler.stop())
+        await asyncio.sleep(0.05)
+        assert not stopping.done()
+        may_go_on.set()
+        await stopping
+
+    world.run(ended())
+    assert {"g0"} == {group for group in world.there.offsets if not group.startswith("tidegate.")}
 
 
 def test_a_mirror_without_topics_says_so(world: World) -> None:
