@@ -163,7 +163,8 @@ def test_a_copy_that_somebody_else_writes_is_not_written_any_more(
     mirrored.wait_mirror("m", reason="CopiesInSync")
 
 
-def test_a_topic_that_is_created_anew_at_the_source_is_not_mixed_with_its_copy(
+@pytest.mark.nightly
+def test_a_topic_that_is_created_again_at_the_source_is_not_mixed_with_its_copy(
     mirrored: Resources,
     kafka: KafkaCluster,
     elsewhere: KafkaCluster,

@@ -14,7 +14,7 @@ from kafka.protocol.producer import InitProducerIdRequest
 
 from tidegate.kafka.errors import NotAuthenticated, OutcomeUnknown, Unavailable
 from tidegate.kafka.model import TopicPartition
-from tidegate.kafka.rights import Right, on_topics
+from tidegate.kafka.rights import Resource, Right, on_topics
 from tidegate.kafka_client import mirror_requests as requests
 from tidegate.kafka_client.codes import NO_ERROR, NOT_AUTHORIZED, UNKNOWN_PARTITION, UNREACHABLE, check
 from tidegate.kafka_client.connections import Link
@@ -184,7 +184,7 @@ class MirrorTarget:
         if isinstance(answers, Interrupted):
             return answers
         codes = requests.marker_codes(answers[0]) - {NO_ERROR}
-        return self._refused(max(codes), None) or Done() if codes else Done()
+        return self._refused(max(codes), None, Right("Alter", Resource.CLUSTER)) or Done() if codes else Done()
 
     def delete_records(self, offset: int) -> Done | Refusal | Interrupted:
         answers = self._written([requests.delete_records(self._partition, offset, _WRITE_MS)])
@@ -233,7 +233,8 @@ def new_producer_id(wire: Wire) -> int:
             ),
             what=what,
         )
-        check(answer.error_code, what)
+        # Write on some topic is enough as well.
+        check(answer.error_code, what, Right("IdempotentWrite", Resource.CLUSTER))
         return int(answer.producer_id)
 
     return wire.patiently(attempt, wire.deadline())
