@@ -24,7 +24,15 @@ NO_REASONS = {
     "SelfSubjectReview",
     *("ContainerCreating", "PodInitializing", "PodScheduled"),  # what Kubernetes says of others' pods
     *("FallbackToLogsOnError", "RuntimeDefault", "BearerToken"),
-    *("AlterConfigs", "CompleteAbort", "CompleteCommit", "CreateTime", "DescribeConfigs", "LogAppendTime"),  # Kafka's
+    *(
+        "AlterConfigs",
+        "IdempotentWrite",
+        "CompleteAbort",
+        "CompleteCommit",
+        "CreateTime",
+        "DescribeConfigs",
+        "LogAppendTime",
+    ),  # Kafka's
     *("AttributeReference", "CallMethodViaReflection", "EqualNullSafe", "EqualTo", "GetJsonObject"),  # Spark's
     *("GetStructField", "PlanExpression", "UserDefinedExpression", "WindowExpression"),
     *("UnresolvedAttribute", "UnresolvedCollation", "UnresolvedExtractValue", "UnresolvedFunction"),
