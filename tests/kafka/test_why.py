@@ -32,6 +32,7 @@ def why(*arguments: str, kubeconfig: Path) -> tuple[int, str, str]:
     environment = os.environ | {"PYTHONPATH": str(ROOT / "operator"), "KUBECONFIG": str(kubeconfig)}
     done = subprocess.run(
         [sys.executable, "-m", "tidegate.cli.main", "why", *arguments],
+        check=False,
         capture_output=True,
         text=True,
         env=environment,

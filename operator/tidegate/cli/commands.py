@@ -39,9 +39,15 @@ def _command(called: str, arguments: str, about: str, module: str, name: str = "
 
 COMMANDS: Final = (
     _command("why", "GROUP OPTIONS", "why a group reads or does not: owners, lag, holds, what runs or waits", "why"),
+    _command("status", "OPTIONS", "connections, runs, pauses and what waits for a person, on one screen", "overview"),
     _command("reset", "GROUP OPTIONS", "reset consumer groups by an OffsetReset of a Kubernetes cluster", "asking"),
     _command("plan", "NAME", "what an OffsetReset would read again and skip", "planning"),
     _command("approve", "NAME", "let that plan be applied", "approving"),
+    _command("watch", "NAME", "each step of an OffsetReset or a ConsumerGroupPause, until it is done", "watching"),
+    _command("cancel", "NAME", "end an OffsetReset that has not ended, and roll it back", "undoing"),
+    _command("undo", "NAME", "undo an OffsetReset by another one", "undoing"),
+    _command("pause", "GROUP OPTIONS", "pause consumer groups by a ConsumerGroupPause each", "pause_resources"),
+    _command("resume", "NAME", "resume what a ConsumerGroupPause pauses", "pause_resources"),
     _command("parity", "OPTIONS", "whether offsets of another cluster mean the same records here", "parity"),
     _command("topics", "OPTIONS", "between which times the partitions of topics were created", "topics"),
     # Before ``audit``, with which it begins.
