@@ -29,7 +29,9 @@ class Command:
         return getattr(module, f"{self.name}_parser"), getattr(module, f"run_{self.name}")
 
     def parser(self) -> ArgumentParser:
-        return self.load()[0]()
+        """A new one, which says what the options are."""
+        made: ArgumentParser = getattr(import_module(f"tidegate.cli.{self.module}"), f"{self.name}_parser")()
+        return made
 
 
 def _command(called: str, arguments: str, about: str, module: str, name: str = "") -> Command:
@@ -61,6 +63,7 @@ COMMANDS: Final = (
     ),
     _command("env", "POLICY", "what an OffsetResetPolicy's consumers have to find in their environment", "env"),
     _command("acls", "CONNECTION", "the permissions that a KafkaConnection's principals need in Kafka", "acls"),
+    _command("completion", "SHELL", "the script that completes all this in bash, zsh or fish", "completing"),
 )
 """All but ``groups``, whose outputs and exit codes are those of Kafka's tool."""
 

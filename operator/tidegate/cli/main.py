@@ -31,6 +31,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         case ["--help" | "-h" | "help"]:
             screen.show(usage())
             return 0
+        case ["__complete", *words]:
+            from tidegate.cli.completing import complete
+
+            return complete(words, screen)
         case ["groups", *rest]:
             return _groups(rest, screen)
         case _:
@@ -43,12 +47,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _groups(arguments: Sequence[str], screen: Screen) -> int:
-    from tidegate.cli.groups import run
     from tidegate.cli.options import groups_parser, parse_options
 
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        return run(parse_options(arguments), screen)
+        options = parse_options(arguments)
+
+        from tidegate.cli.groups import run
+
+        return run(options, screen)
     except UsageError as error:
         screen.note(str(error))
         screen.err.write(groups_parser().format_usage())

@@ -45,6 +45,12 @@ def namespace_of_options(options: argparse.Namespace) -> str:
     return options.namespace or own_namespace(os.environ, options.context)
 
 
+def with_namespace(options: argparse.Namespace) -> argparse.Namespace:
+    """The same, with the namespace that it is about where none was given."""
+    options.namespace = namespace_of_options(options)
+    return options
+
+
 def kube_client(options: argparse.Namespace, *, everywhere: bool = False) -> KubeClient:
     """Raises ``NoCluster``. The Kubernetes client is imported only now."""
     from tidegate.clock import SystemClock
