@@ -84,8 +84,11 @@ def test_holds_owners_and_lag_are_told_while_no_api_server_answers(
     assert found["resources"] is None
 
 
-def test_neither_kafka_nor_kubernetes_is_an_error(kubeconfig: Path) -> None:
-    code, out, _ = why("g", "--bootstrap-server", "127.0.0.1:1", kubeconfig=kubeconfig)
+def test_neither_kafka_nor_kubernetes_is_an_error(kubeconfig: Path, tmp_path: Path) -> None:
+    impatient = tmp_path / "client.properties"
+    impatient.write_text("request.timeout.ms=500\n")
+    options = ("--bootstrap-server", "127.0.0.1:1", "--command-config", str(impatient))
+    code, out, _ = why("g", *options, kubeconfig=kubeconfig)
 
     assert code == 1
     assert "Kafka was not reached" in out
