@@ -38,6 +38,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "tidegate.kafka_client.cluster_requests:_Undecoded.parse_header": "passes over the header, reads nothing",
     "tidegate.kafka_client.topic_ids:uuid_of": "what `topic_id_of_bytes` has made",
     "tidegate.kube.api:_message": _ERROR,
+    "tidegate.kube.kubeconfig:_configurations": _USERS,
     "tidegate.kube.client:KubeClient.secret": "base64 that the API server has written",
     "tidegate.kube.client:_message": _ERROR,
     "tidegate.kube.lease_client:_time": _SERVERS_TIME,
