@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from tidegate.admin.service import since_of
 from tidegate.control.claims import Claimed
 from tidegate.control.gates import Gates, Limited
 from tidegate.control.records import Ack, LimitKey
@@ -151,7 +150,7 @@ def _holds(gates: Gates | None, group_id: str, partition: TopicPartition) -> tup
     if gates is None:
         return ()
     held = sorted(gates.holders(group_id, partition).items(), key=lambda item: item[1].epoch)
-    return tuple(HoldTold(holder_named(key.holder), of.hold.reason, since_of(of), of.epoch) for key, of in held)
+    return tuple(HoldTold(holder_named(key.holder), of.hold.reason, _at(of.since_ms), of.epoch) for key, of in held)
 
 
 def _limits(gates: Gates | None, group_id: str) -> Mapping[TopicPartition, tuple[LimitTold, ...]]:
@@ -177,7 +176,15 @@ def _claim(claimed: Claimed, *, has_lapsed: bool) -> ClaimTold:
     return ClaimTold(
         run=claimed.claim.run,
         reason=claimed.claim.reason,
-        renewed_at=_EPOCH + timedelta(milliseconds=claimed.at_ms),
+        renewed_at=_at(claimed.at_ms) or _EPOCH,
         lease=timedelta(milliseconds=claimed.claim.lease_ms),
         has_lapsed=has_lapsed,
     )
+
+
+def _at(ms: int | None) -> datetime | None:
+    """``None`` also for a time that no calendar has, which a broker's clock may say."""
+    try:
+        return None if ms is None else _EPOCH + timedelta(milliseconds=ms)
+    except OverflowError:
+        return None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from tidegate.admin.service import CLI_HOLDER
+from tidegate.control.records import CLI_HOLDER
 from tidegate.pause.holds import is_a_pause
 from tidegate.reset.applying.gates import BY_DISCOVERY, BY_HAND, run_of
 

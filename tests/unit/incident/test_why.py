@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -161,6 +162,25 @@ def test_a_resource_that_is_not_found_is_not_invented(kafka: FakeKafka, kube: Fa
     assert "(not among this group's resources in namespace shop: it may be in another namespace" in said(
         by(kafka), resources(kube)
     )
+
+
+def test_what_is_not_listed_is_not_said_to_be_gone(kafka: FakeKafka) -> None:
+    kafka.control.hold({HoldKey(GROUP, "orders", 0, "pause/c-1/gone"): Hold()})
+    kube = Forbidding(KubeFailure("403 forbidden"), "consumergrouppauses")
+
+    text = said(by(kafka), resources(kube))
+
+    assert "with uid gone (unknown whether it exists: not all of namespace shop could be read)" in text
+
+
+def test_a_member_that_has_acknowledged_nothing_is_not_said_to_run_the_agent(kafka: FakeKafka) -> None:
+    FakeConsumer(kafka, GROUP, ["orders"]).start()
+    kafka.clock.sleep(10)
+    without_acks = replace(by(kafka), gates=None)
+
+    assert "(has acknowledged nothing: it runs no agent, or has only just joined) owns orders 0-2" in said(by(kafka))
+    assert "(unknown whether it runs the agent) owns orders 0-2" in said(without_acks)
+    assert "Unknown whether any partition is held" in said(without_acks)
 
 
 def test_limits_and_turns_are_told(kafka: FakeKafka) -> None:
