@@ -18,9 +18,10 @@ from tidegate.connection import handlers as connection_handlers
 from tidegate.connection.files import FilesFailure
 from tidegate.kube.api import NoCluster
 from tidegate.kube.client import KubeClient
-from tidegate.kube.ports import APPROVALS, BACKUPS, CONNECTIONS, PAUSES, POLICIES, RESETS, KubeFailure
+from tidegate.kube.ports import APPROVALS, BACKUPS, CONNECTIONS, MIRRORS, PAUSES, POLICIES, RESETS, KubeFailure
 from tidegate.kube.uninstall_client import Named
 from tidegate.offset_backup import handlers as backup_handlers
+from tidegate.offset_mirror import handlers as mirror_handlers
 from tidegate.offset_reset import handlers as reset_handlers
 from tidegate.pause import handlers as pause_handlers
 from tidegate.policy import handlers as policy_handlers
@@ -69,7 +70,7 @@ def configure(settings: kopf.OperatorSettings) -> None:
 async def _served(kube: KubeClient) -> None:
     """Wait until the API server serves our kinds: kopf looks for them once, when it starts."""
     said = ""
-    for kind in (CONNECTIONS, POLICIES, RESETS, APPROVALS, PAUSES, BACKUPS):
+    for kind in (CONNECTIONS, POLICIES, RESETS, APPROVALS, PAUSES, BACKUPS, MIRRORS):
         while True:
             try:
                 await asyncio.get_running_loop().run_in_executor(None, kube.list, kind)
@@ -99,6 +100,7 @@ async def run(settings: Settings) -> None:
     approval_handlers.register(registry, operator.approvals, operator.resets)
     pause_handlers.register(registry, operator.pauses)
     backup_handlers.register(registry, operator.backups)
+    mirror_handlers.register(registry, operator.mirrors, operator.mirror_changed)
     kopf_settings = kopf.OperatorSettings()
     configure(kopf_settings)
 

@@ -22,7 +22,19 @@ from tidegate.inject.trust import WebhookTrust
 from tidegate.kafka_client.client_pool import ClientPool
 from tidegate.kube.client import KubeClient
 from tidegate.kube.loop import LevelLoop
-from tidegate.kube.ports import APPROVALS, BACKUPS, CONNECTIONS, PAUSES, POLICIES, RESETS, Kind, Object, uid_of
+from tidegate.kube.ports import (
+    APPROVALS,
+    BACKUPS,
+    CONNECTIONS,
+    MIRRORS,
+    PAUSES,
+    POLICIES,
+    RESETS,
+    Kind,
+    Object,
+    uid_of,
+)
+from tidegate.offset_mirror.reconcile import MirrorReconciler
 from tidegate.reset.runs.in_process import DirectRunner
 from tidegate.service import health
 from tidegate.service.http_server import HttpServer
@@ -96,6 +108,9 @@ class Operator:
     approvals: LevelLoop
     pauses: LevelLoop
     backups: LevelLoop
+    mirrors: LevelLoop
+    mirroring: MirrorReconciler
+    """What copies between the passes of ``mirrors``."""
     sweeper: Sweeper
     webhook: WebhookServer | None
     own_certificates: OwnCertificates | None
@@ -108,6 +123,8 @@ class Operator:
     """Told of each KafkaConnection that a watch tells of, once its loop was."""
     reset_changed: Callable[[Object], None]
     """The same of each OffsetReset."""
+    mirror_changed: Callable[[Object], None]
+    """The same of each OffsetMirror."""
     elector: Elector | None = None
     lister: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="list"))
     """Of its own: that ``/healthz`` knows what there is must not wait for thousands of passes."""
@@ -168,6 +185,7 @@ class Operator:
             APPROVALS: self.approvals,
             PAUSES: self.pauses,
             BACKUPS: self.backups,
+            MIRRORS: self.mirrors,
         }
 
     async def _lead_in_turn(self) -> None:
@@ -200,7 +218,15 @@ class Operator:
         self.freshness.replaced(why)
         self.metrics.leads(False)
         self.why_replaced = why
-        for loop in (self.pauses, self.backups, self.policies, self.approvals, self.resets, self.connections):
+        for loop in (
+            self.pauses,
+            self.backups,
+            self.mirrors,
+            self.policies,
+            self.approvals,
+            self.resets,
+            self.connections,
+        ):
             loop.halt()
         if self.sweeping is not None:
             self.sweeping.cancel()
@@ -225,6 +251,8 @@ class Operator:
             await self.own_certificates.stop()
         await self.pauses.stop()
         await self.backups.stop()
+        await self.mirrors.stop()
+        await self.mirroring.stop()
         await self.policies.stop()
         await self.approvals.stop()
         await self.resets.stop()

@@ -410,6 +410,40 @@ STATUSES: dict[str, dict[str, Any]] = {
         "launch": "nightly-backup-0a1b2c3d-1",
         "conditions": settled(conditions.BACKED_UP),
     },
+    "OffsetMirror": {
+        "observedGeneration": 1,
+        "at": "2026-11-20T14:00:00Z",
+        "sourceCluster": "Q0tV0gT6Sxe9Gq8dRk1zJw",
+        "targetCluster": "A0tV0gT6Sxe9Gq8dRk1zJw",
+        "producerIds": [4000, 4711],
+        "topics": [
+            {
+                "name": "orders",
+                "sourceId": "B0tV0gT6Sxe9Gq8dRk1zJw",
+                "targetId": "C0tV0gT6Sxe9Gq8dRk1zJw",
+                "partitions": 12,
+                "seeded": True,
+                "state": "Drifted",
+                "lag": 7,
+            }
+        ],
+        "inSync": "11/12",
+        "partitions": {"total": 12, "inSync": 11, "seeding": 0, "lagging": 0, "stopped": 1, "drifted": 1},
+        "worst": [
+            {"topic": "orders", "partition": 3, "state": "Drifted", "offset": 7, "lag": 7, "message": "they differ"}
+        ],
+        "lag": {"records": 7, "seconds": 90},
+        "groups": {
+            "total": 3,
+            "carried": 1,
+            "inUse": 1,
+            "failed": 1,
+            "inUseSuchAs": "payments",
+            "failure": "it is not allowed",
+            "at": "2026-11-20T14:00:00Z",
+        },
+        "conditions": settled(conditions.IN_SYNC),
+    },
 }
 
 SMALLEST: dict[str, dict[str, Any]] = {
@@ -423,6 +457,7 @@ SMALLEST: dict[str, dict[str, Any]] = {
         "schedule": "1h",
         "storage": {"folder": {"path": "offsets", "claim": "backups"}},
     },
+    "OffsetMirror": {"source": {"name": "old"}, "target": {"name": "new"}, "topics": {"include": ["orders"]}},
 }
 
 
@@ -462,6 +497,10 @@ def test_a_whole_status_is_stored_and_shown(
         ),
         "OffsetResetApproval": ("NAME RESET APPROVER EFFECTIVE REASON AGE", "whole-status replay ann True"),
         "OffsetBackup": ("NAME SCHEDULE SUSPEND LAST GROUPS READY AGE", "whole-status 1h false * 12 True"),
+        "OffsetMirror": (
+            "NAME SOURCE TARGET INSYNC LAG READY COUNTED AGE",
+            "whole-status old new 11/12 7 True",
+        ),
     }[kind]
     assert header.split() == expected[0].split()
     # How long ago something was depends on today.
@@ -489,6 +528,9 @@ def test_resources_are_selected_by_their_fields(
     if "connectionRef" in spec:
         spec["connectionRef"] = {"name": "other"}
         chosen["spec.connectionRef.name"] = "other"
+    for end in spec.keys() & {"source", "target"}:
+        spec[end] = {"name": f"other-{end}"}
+        chosen[f"spec.{end}.name"] = f"other-{end}"
     mine = smallest(kind, "mine") | {"spec": spec}
 
     def named(selector: str) -> list[str]:
@@ -522,6 +564,7 @@ def test_all_kinds_are_listed_by_category(resources: Resources, apiserver: ApiSe
         resources.created(smallest("OffsetReset", "listed")),
         resources.created(smallest("OffsetResetApproval", "listed")),
         resources.created(smallest("OffsetBackup", "listed")),
+        resources.created(smallest("OffsetMirror", "listed")),
     ):
         names = kubectl(apiserver, "get", "-n", namespace, "tidegate", "-o", "name").split()
 
@@ -531,6 +574,7 @@ def test_all_kinds_are_listed_by_category(resources: Resources, apiserver: ApiSe
 SINGULARS = (
     *("kafkaconnections", "consumergrouppauses", "offsetresetpolicys", "offsetresets", "offsetresetapprovals"),
     "offsetbackups",
+    "offsetmirrors",
 )
 
 
@@ -544,6 +588,7 @@ SINGULARS = (
         ("orp.spec.reset", "The reset to run, once for each id: the operator creates an OffsetReset for it"),
         ("orp.spec.reset.to.timestamp", "To the first record at or after this time"),
         ("obk.spec.storage.folder.claim", "The name of the PersistentVolumeClaim in this namespace."),
+        ("omr.spec.onDrift", "nothing is written to it any more, until its topic is deleted at the target"),
         ("ors.spec.to.backup.name", "The name of the OffsetBackup of this namespace in whose storage"),
         ("ora.spec.plan", "It stands for that plan and no other"),
         ("ors.status.way", "Handover sends LeaveGroup in the owners' names, so that they release"),
@@ -555,7 +600,7 @@ def test_kubectl_explains(path: str, sentence: str, apiserver: ApiServer) -> Non
     assert sentence in explained
 
 
-@pytest.mark.parametrize("short_name", ["kconn", "cgp", "orp", "ors", "obk"])
+@pytest.mark.parametrize("short_name", ["kconn", "cgp", "orp", "ors", "obk", "omr"])
 def test_kubectl_explains_everything(short_name: str, apiserver: ApiServer) -> None:
     explained = kubectl(apiserver, "explain", f"{short_name}.spec")
 

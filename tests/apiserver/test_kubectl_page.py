@@ -16,6 +16,7 @@ from support.stack_fixtures import MakeTopic, Unique
 PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "kubectl.md"
 KINDS: Final = (
     *("kafkaconnection", "offsetresetpolicy", "offsetreset", "offsetresetapproval", "offsetbackup"),
+    "offsetmirror",
     "consumergrouppause",
 )
 
@@ -46,6 +47,8 @@ def everything(shared: Resources, kafka: KafkaCluster, make_topic: MakeTopic, un
     until(lambda: _is_true(shared.get_policy("payments"), "Reset"), "the policy's reset has succeeded")
     shared.backup("nightly", {"folder": {"path": "offsets"}}, schedule="1h", suspend=True)
     until(lambda: _is_true(shared.get_backup("nightly"), "Ready"), "the backup is suspended")
+    shared.mirror("to-new", {"include": ["orders"]}, groups={"include": ["*"]}, suspend=True)
+    until(lambda: _is_true(shared.get_mirror("to-new"), "Ready"), "the mirror is suspended")
     shared.pause("poison", group, {"topic": topic, "partitions": [0]}, reason="INC-4711")
     until(lambda: shared.get_pause("poison").get("status", {}).get("phase"), "the pause is looked at")
     return {

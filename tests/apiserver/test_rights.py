@@ -45,6 +45,7 @@ UNUSED: Mapping[Kind, str] = {
     ("patch", "apps", "statefulsets/scale"): "the same",
     ("get", "argoproj.io", "rollouts/scale"): "the same",
     ("patch", "argoproj.io", "rollouts/scale"): "the same",
+    ("get", "tidegate.io", "offsetmirrors"): "which producer ids are claimed; tests/apiserver/test_operator_mirror.py",
     ("list", "keda.sh", "scaledobjects"): "asked for where KEDA is; tests/apiserver/test_operator_scale.py",
     ("patch", "keda.sh", "scaledobjects"): "the same",
 }
@@ -267,6 +268,7 @@ def _use_everything(
     # A backup that is looked up by who wants to restore from it.
     resources.backup("nightly", {"folder": {"path": "offsets"}}, schedule="1h", suspend=True)
     resources.reset("restore", f"{group}-lost", {"backup": {"name": "nightly"}})
+    resources.mirror("m", {"include": ["*"]})  # the operator says what it waits for
     # A policy with which an earlier version has left its finalizer.
     resources.patch("offsetresetpolicies", "direct", {"metadata": {"finalizers": [FINALIZER]}})
     until(lambda: not resources.get_policy("direct")["metadata"].get("finalizers"), "its finalizer is taken off")

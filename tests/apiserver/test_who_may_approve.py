@@ -37,6 +37,10 @@ SPECS: Final[Mapping[str, tuple[str, dict[str, Any]]]] = {
         "OffsetBackup",
         {"connectionRef": {"name": "kafka"}, "schedule": "1h", "storage": {"folder": {"path": "offsets"}}},
     ),
+    "offsetmirrors": (
+        "OffsetMirror",
+        {"source": {"name": "kafka"}, "target": {"name": "other"}, "topics": {"include": ["t"]}},
+    ),
     "consumergrouppauses": ("ConsumerGroupPause", {"connectionRef": {"name": "kafka"}, "group": "g", "reason": "r"}),
 }
 """What the smallest resource of each kind says, by the plural."""

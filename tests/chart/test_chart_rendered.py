@@ -16,6 +16,7 @@ from support.scripts import loaded
 from tidegate.inject.metrics import InjectionMetrics
 from tidegate.jobs.settings import SparkSettings
 from tidegate.offset_backup.metrics import BackupMetrics
+from tidegate.offset_mirror.metrics import MirrorMetrics
 from tidegate.retention.metrics import RetentionMetrics
 from tidegate.service.metrics import Metrics
 from tidegate.service.settings import Settings
@@ -463,7 +464,7 @@ def test_fields_to_select_by_are_for_servers_that_know_them(version: str, select
 
 def test_crds_are_kept_or_left_to_others() -> None:
     kept = list(of_kind(render(), "CustomResourceDefinition"))
-    assert len(kept) == 6
+    assert len(kept) == 7
     assert {m["metadata"]["annotations"]["helm.sh/resource-policy"] for m in kept} == {"keep"}
     for manifest in of_kind(render({"crds": {"keep": False}}), "CustomResourceDefinition"):
         assert "helm.sh/resource-policy" not in manifest["metadata"]["annotations"]
@@ -520,6 +521,7 @@ def _known_metrics() -> set[str]:
     metrics = Metrics()
     RetentionMetrics(metrics.registry)
     BackupMetrics(metrics.registry)
+    MirrorMetrics(metrics.registry)
     InjectionMetrics(metrics.registry)
     found = re.findall(r"^# TYPE (\S+)", generate_latest(metrics.registry).decode(), re.MULTILINE)
     return {*found, *(f"{name}_bucket" for name in found)}

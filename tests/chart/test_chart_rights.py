@@ -271,6 +271,7 @@ def test_people_see_change_and_approve_by_roles_of_which_only_seeing_is_given_aw
         "offsetresetpolicies",
         "offsetresets",
         "offsetbackups",
+        "offsetmirrors",
     }
     assert {resource for resource, _ in writes["admin"] - writes["edit"]} == {"offsetresetapprovals"}
     assert writes["edit"] < writes["admin"]

@@ -22,11 +22,12 @@ from support.needs import starts
 from support.stack_fixtures import MakeTopic, Unique, topics_of
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
+from tidegate.kafka_client import mirror_clients
 from tidegate.kafka_client import mirror_requests as requests
 from tidegate.kafka_client.mirror_clients import MirrorTarget
 from tidegate.kafka_client.wire import Wire
 from tidegate.mirror import transitions
-from tidegate.mirror.batches import Stamp, restamped
+from tidegate.mirror.batches import Stamp, read_batches, restamped
 from tidegate.mirror.model import Appended, Interrupted, Tail
 from tidegate.mirror.records import filler
 from tidegate.mirror.states import Way
@@ -111,6 +112,25 @@ def test_nothing_is_sent_on_another_connection_than_that_on_which_the_end_was_re
         assert isinstance(target.write_markers(10**6, 0, 1), Interrupted)
         assert target.tail(1) == Tail(0, 0)
         assert target.append((batch,)) == Appended((0,))
+
+
+def test_of_a_long_tail_the_last_batches_are_kept(
+    kafka: KafkaCluster, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mirror_clients, "_MOST_OF_A_TAIL", 1000)
+    partition = TopicPartition(make_topic(), 0)
+    with closing(Wire(Connection(kafka.bootstrap))) as wire:
+        target = MirrorTarget(wire, partition)
+        target.tail(1)
+        for sequence in range(0, 120, 3):
+            assert target.append((restamped(filler(3, None), Stamp(10**6, 0, sequence)),)) == Appended((sequence,))
+        tail = target.tail(2000)
+
+    assert isinstance(tail, Tail)
+    kept = [*read_batches(tail.data)]
+    assert (kept[-1].next_offset, kept[0].base_offset) == (tail.end, tail.window)
+    assert 5 <= len(kept) < 40
+    assert len(tail.data) <= 1000
 
 
 @pytest.mark.nightly

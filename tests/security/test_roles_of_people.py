@@ -25,10 +25,11 @@ KINDS: Final = (
     "offsetresets",
     "offsetresetapprovals",
     "offsetbackups",
+    "offsetmirrors",
 )
 READ: Final = {"get", "list", "watch"}
 WRITE: Final = set(VERBS) - READ
-EDITED: Final = {"consumergrouppauses", "offsetresetpolicies", "offsetresets", "offsetbackups"}
+EDITED: Final = {"consumergrouppauses", "offsetresetpolicies", "offsetresets", "offsetbackups", "offsetmirrors"}
 APPROVED: Final = WRITE - {"update", "patch"}
 
 MAY: Final[dict[str, set[tuple[str, str]]]] = {

@@ -102,6 +102,7 @@ def test_the_custom_resources_are_served(kube_client: kube.ApiClient, namespace:
         ("tidegate.io", "v1alpha1", "offsetresetpolicies"),
         ("tidegate.io", "v1alpha1", "offsetresets"),
         ("tidegate.io", "v1alpha1", "offsetbackups"),
+        ("tidegate.io", "v1alpha1", "offsetmirrors"),
         ("sparkoperator.k8s.io", "v1beta2", "sparkapplications"),
     ):
         assert custom.list_namespaced_custom_object(group, version, namespace, plural)["items"] == []

@@ -195,6 +195,11 @@ class Resources:
         spec = {"connectionRef": {"name": "kafka"}, "storage": dict(storage), **spec}
         return self._create("offsetbackups", "OffsetBackup", name, spec)
 
+    def mirror(self, name: str, topics: Mapping[str, Any], **spec: Any) -> Body:
+        """An `OffsetMirror` from connection `here` to connection `there`."""
+        spec = {"source": {"name": "here"}, "target": {"name": "there"}, "topics": dict(topics), **spec}
+        return self._create("offsetmirrors", "OffsetMirror", name, spec)
+
     def pause(self, name: str, group: str, *partitions: Mapping[str, Any], **spec: Any) -> Body:
         """A pause through connection `kafka`, of partitions such as `{"topic": "orders", "partitions": ["0-3"]}`."""
         spec = {"connectionRef": {"name": "kafka"}, "group": group, **spec}
@@ -302,6 +307,7 @@ class Resources:
             "offsetresets",
             "offsetresetapprovals",
             "offsetbackups",
+            "offsetmirrors",
             "consumergrouppauses",
             "kafkaconnections",
         ):
@@ -343,6 +349,11 @@ class Resources:
         assert found is not None, f"there is no backup {name}"
         return found
 
+    def get_mirror(self, name: str) -> Body:
+        found = self.get("offsetmirrors", name)
+        assert found is not None, f"there is no mirror {name}"
+        return found
+
     def get_pause(self, name: str) -> Body:
         found = self.get("consumergrouppauses", name)
         assert found is not None, f"there is no pause {name}"
@@ -373,6 +384,9 @@ class Resources:
 
     def wait_policy(self, name: str, ready: bool = True, *, reason: str = "", timeout_s: float = 60.0) -> Body:
         return self._wait(lambda: self.get_policy(name), f"policy {name}", ready, reason, timeout_s)
+
+    def wait_mirror(self, name: str, ready: bool = True, *, reason: str = "", timeout_s: float = 60.0) -> Body:
+        return self._wait(lambda: self.get_mirror(name), f"mirror {name}", ready, reason, timeout_s)
 
     def wait_refused(self, name: str, reason: str, *, timeout_s: float = 60.0) -> Body:
         """The OffsetReset, once it is not Ready for this reason."""

@@ -201,7 +201,7 @@ class PodStage:
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(self.node.logs, folder)
         shutil.copyfile(self.node.audit_log, folder / "audit.log")
-        own = "kafkaconnections,consumergrouppauses,offsetresetpolicies,offsetresets,offsetbackups"
+        own = "kafkaconnections,consumergrouppauses,offsetresetpolicies,offsetresets,offsetbackups,offsetmirrors"
         everything = f"pods,deployments,jobs,{own},sparkapplications"
         (folder / "objects.yaml").write_text(self.kubectl("get", everything, "--all-namespaces", "-o", "yaml"))
         (folder / "events.txt").write_text(self.kubectl("get", "events", "--all-namespaces", "-o", "wide"))

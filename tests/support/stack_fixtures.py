@@ -31,7 +31,14 @@ from support.needs import starts
 
 PROJECT = Path(__file__).resolve().parents[2]
 TEST_LOGS = PROJECT / "build" / "test-logs"
-OWN_KINDS = ("consumergrouppauses", "kafkaconnections", "offsetresetpolicies", "offsetresets", "offsetbackups")
+OWN_KINDS = (
+    "consumergrouppauses",
+    "kafkaconnections",
+    "offsetresetpolicies",
+    "offsetresets",
+    "offsetbackups",
+    "offsetmirrors",
+)
 
 # Several processes use one broker (`at_once`), and long names are cut: this alone keeps theirs apart.
 _session_id = secrets.token_hex(4)

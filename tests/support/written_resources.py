@@ -34,6 +34,9 @@ from tidegate.kube.ports import RESETS
 from tidegate.offset_backup import document as backups
 from tidegate.offset_backup import status as backup
 from tidegate.offset_backup.order import Order
+from tidegate.offset_mirror import status as mirror
+from tidegate.offset_mirror.counting import counted
+from tidegate.offset_mirror.course import Course
 from tidegate.pause import plan as pause
 from tidegate.pause.holds import hold_of, holder
 from tidegate.policy.draft import Draft
@@ -54,6 +57,7 @@ from tidegate.resources.base import NOT_LOOKED_AT, ResourceModel, SpecModel, par
 from tidegate.resources.conditions import BACKED_UP, EFFECTIVE, RETAINED, Refusal, with_condition
 from tidegate.resources.connection import AllowSpec, ConnectionStatus, KafkaConnectionSpec
 from tidegate.resources.offset_backup import OffsetBackupSpec, OffsetBackupStatus
+from tidegate.resources.offset_mirror import CopyState, MirroredTopicStatus, OffsetMirrorSpec, OffsetMirrorStatus
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
 from tidegate.resources.pause import ConsumerGroupPauseSpec, PauseStatus
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
@@ -569,9 +573,50 @@ def _backups() -> Iterator[Written]:
     yield row("suspended", backup.suspended(before(taken)).status, current, "Suspended", suspend=True)
 
 
+# --- OffsetMirror -----------------------------------------------------------------------------------------------------
+
+_MIRROR: Final = _Kind(
+    "OffsetMirror",
+    "to-new",
+    {"source": {"name": "old"}, "target": {"name": "new"}, "topics": {"include": ["orders"]}},
+    OffsetMirrorSpec,
+)
+
+
+def _mirrors() -> Iterator[Written]:
+    topic = MirroredTopicStatus(
+        name="orders", source_id="Q0tV0gT6Sxe9Gq8dRk1zJw", target_id="x", partitions=1, state=CopyState.WAITING
+    )
+    partition = TopicPartition("orders", 0)
+    same, drift = Course(partition, 100, 100, 0.0), "the records at offset 7 differ"
+    before = mirror.Before(OffsetMirrorStatus(producer_ids=(1000,)), _GENERATION, _NOW)
+
+    def stands(course: Course, **standing: Any) -> OffsetMirrorStatus:
+        result = counted([course], [topic], 1.0)
+        return mirror.copying(before, mirror.MirrorStanding(result, ("c", "d"), **standing)).status
+
+    def row(name: str, status: OffsetMirrorStatus, kstatus: KStatus, argo: str, **changes: Any) -> Written:
+        return Written(name, _MIRROR.body(status, spec=changes), kstatus, argo)
+
+    in_progress, failed, current = KStatus.IN_PROGRESS, KStatus.FAILED, KStatus.CURRENT
+    in_sync = stands(same)
+    yield from _everywhere(_MIRROR, in_sync)
+    yield row("in_sync", in_sync, current, "Healthy")
+    yield row("seeding", stands(replace(same, offset=40, copied_at_s=None)), in_progress, "Progressing")
+    yield row("drifted", stands(replace(same, stopped=drift, drifted=True)), failed, "Degraded")
+    yield row("stopped", stands(replace(same, stopped="the target refuses: 10")), failed, "Degraded")
+    away = "KafkaConnection new is not ready (KafkaUnavailable): it waits for it"
+    known = replace(before, status=in_sync)
+    yield row("waiting_for_connection", mirror.waiting(known, away).status, in_progress, "Progressing")
+    same_cluster = Refusal(mirror.SAME_CLUSTER, "KafkaConnections old and new reach the same cluster, c")
+    yield row("same_cluster", mirror.refused(before, same_cluster).status, failed, "Degraded")
+    yield row("suspended", mirror.suspended(known).status, current, "Suspended", suspend=True)
+
+
 def written() -> tuple[Written, ...]:
     """All of them."""
-    return (*_connections(), *_pauses(), *_policies(), *_resets(), *_fleets(), *_approvals(), *_backups())
+    of_groups = (*_pauses(), *_policies(), *_resets(), *_fleets(), *_approvals(), *_backups())
+    return (*_connections(), *of_groups, *_mirrors())
 
 
 # --- Argo CD's layout -------------------------------------------------------------------------------------------------

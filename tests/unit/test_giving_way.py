@@ -17,7 +17,7 @@ def test_all_loops_are_halted_and_the_health_check_fails() -> None:
 
     Operator.give_way(cast("Operator", operator), "another process writes")
 
-    assert len(loops) == 6
+    assert len(loops) == 7
     assert [name for name, loop in loops.items() if not loop.halt.called] == []
     operator.metrics.leads.assert_called_once_with(False)
     operator.freshness.replaced.assert_called_once_with("another process writes")

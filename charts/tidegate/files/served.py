@@ -16,6 +16,7 @@ KINDS = {
     "offsetresets",
     "offsetresetapprovals",
     "offsetbackups",
+    "offsetmirrors",
 }
 
 

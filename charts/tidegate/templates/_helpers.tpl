@@ -248,9 +248,9 @@ asked: `helm template` finds none.
 {{/* The operator's rights in a namespace that it serves; those to Secrets are apart. */}}
 {{- define "tidegate.servedRules" -}}
 - apiGroups: [tidegate.io]
-  resources: [kafkaconnections, consumergrouppauses, offsetresetpolicies, offsetresets, offsetresetapprovals, offsetbackups]
+  resources: [kafkaconnections, consumergrouppauses, offsetresetpolicies, offsetresets, offsetresetapprovals, offsetbackups, offsetmirrors]
   verbs: [get, list, watch]
-# Finalizers: connections, approvals and backups have none, a policy one of an earlier version of Tidegate only.
+# Finalizers: connections, approvals, backups and mirrors have none, a policy one of an earlier version of Tidegate only.
 - apiGroups: [tidegate.io]
   resources: [consumergrouppauses, offsetresetpolicies, offsetresets]
   verbs: [patch]
@@ -266,6 +266,7 @@ asked: `helm template` finds none.
     - offsetresets/status
     - offsetresetapprovals/status
     - offsetbackups/status
+    - offsetmirrors/status
   verbs: [update]
 # Deleted is what was kept for an undo of an OffsetReset that is gone.
 - apiGroups: [""]

@@ -21,13 +21,11 @@ from tidegate.admin.errors import (
 from tidegate.admin.waiting import FIRST_WORD_S, OBEY_S, SILENCE_S, Patience, PauseWatch
 from tidegate.cluster import Kafka
 from tidegate.control.gates import Gates, Held
+from tidegate.control.records import CLI_HOLDER as CLI_HOLDER
 from tidegate.control.records import Hold, HoldKey
 from tidegate.control.standing import PartitionStanding, standings
 from tidegate.kafka.errors import KafkaFailure, Unavailable
 from tidegate.kafka.model import GroupType, LogBounds, TopicPartition
-
-CLI_HOLDER: Final = "cli"
-"""Whose holds ``tidegate groups --pause`` and this library set (``agents/contract``)."""
 
 DRAIN_TIMEOUT: Final = timedelta(seconds=30)
 _LOOK_S: Final = 0.05

@@ -11,6 +11,7 @@ from typing import Any, Final
 import yaml
 
 from tidegate.cli.errors import CommandFailed, Parser
+from tidegate.cli.reaching import add_kubernetes, with_namespace
 from tidegate.cli.screen import Screen
 from tidegate.clock import SystemClock
 from tidegate.connection.permissions import scope_in
@@ -41,7 +42,7 @@ def acls_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("connection", help="the KafkaConnection's name")
-    parser.add_argument("--namespace", "-n", default="default", help="its namespace (default: default)")
+    add_kubernetes(parser, of="its namespace")
     parser.add_argument("--filename", "-f", type=Path, help="read it from a YAML file; no cluster is asked")
     parser.add_argument(
         "--for",
@@ -67,7 +68,7 @@ def acls_parser() -> argparse.ArgumentParser:
 
 def run_acls(arguments: Sequence[str], screen: Screen) -> int:
     """0, or 1 where there is no such connection. Raises ``UsageError``."""
-    options = acls_parser().parse_args(list(arguments))
+    options = with_namespace(acls_parser().parse_args(list(arguments)))
     try:
         spec = parse_spec(KafkaConnectionSpec, _connection(options))
     except (CommandFailed, KubeFailure, NoCluster, InvalidResource) as failure:
@@ -125,7 +126,7 @@ def _scope(spec: KafkaConnectionSpec) -> Scope:
 def _connection(options: argparse.Namespace) -> Object:
     if options.filename is not None:
         return _from_file(options.filename, options.connection)
-    kube = KubeClient(default_api_client(), SystemClock(), [options.namespace])
+    kube = KubeClient(default_api_client(options.context), SystemClock(), [options.namespace])
     try:
         return kube.get(CONNECTIONS, options.namespace, options.connection)
     except NotFound:

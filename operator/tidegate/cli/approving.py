@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tidegate.cli.errors import CommandFailed, Parser
+from tidegate.cli.reaching import add_kubernetes, with_namespace
 from tidegate.cli.screen import Screen
 from tidegate.clock import Clock, SystemClock
 from tidegate.kube.api import NoCluster, default_api_client
@@ -28,7 +29,7 @@ def approve_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("name", help="of the OffsetReset")
-    parser.add_argument("--namespace", "-n", default="default", help="its namespace (default: default)")
+    add_kubernetes(parser, of="its namespace")
     parser.add_argument(
         "--plan", required=True, metavar="DIGEST", help="the plan's digest, as tidegate plan shows it below the plan"
     )
@@ -40,10 +41,10 @@ def approve_parser() -> argparse.ArgumentParser:
 
 def run_approve(arguments: Sequence[str], screen: Screen) -> int:
     """0, or 1 where the approval could not be created or has no effect. Raises ``UsageError``."""
-    options = approve_parser().parse_args(list(arguments))
+    options = with_namespace(approve_parser().parse_args(list(arguments)))
     clock = SystemClock()
     try:
-        kube = KubeClient(default_api_client(), clock, [options.namespace])
+        kube = KubeClient(default_api_client(options.context), clock, [options.namespace])
         spec = {"reset": options.name, "plan": options.plan, "approver": kube.own_name()}
         made = create(kube, options.namespace, spec)
         screen.show(f"offsetresetapproval.tidegate.io/{name_of(made)} created, approver {visible(spec['approver'])}\n")

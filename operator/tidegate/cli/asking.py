@@ -15,6 +15,7 @@ import yaml
 
 from tidegate.cli.errors import CommandFailed, Parser, UsageError
 from tidegate.cli.options import parse_topic
+from tidegate.cli.reaching import add_kubernetes, namespace_of_options, with_namespace
 from tidegate.cli.screen import Screen
 from tidegate.clock import Clock, SystemClock
 from tidegate.kube.api import NoCluster, default_api_client
@@ -60,7 +61,7 @@ def reset_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("group", nargs="+", help="a group; several, or a pattern with '*', are a fleet")
-    parser.add_argument("--namespace", "-n", default="default", help="of the OffsetReset (default: default)")
+    add_kubernetes(parser, of="of the OffsetReset")
     parser.add_argument("--connection", "-c", required=True, metavar="[NAMESPACE/]NAME", help="the KafkaConnection")
     parser.add_argument("--name", help="of the OffsetReset; without it the API server chooses one")
     parser.add_argument(
@@ -81,14 +82,14 @@ def reset_parser() -> argparse.ArgumentParser:
 
 def run_reset(arguments: Sequence[str], screen: Screen) -> int:
     """0 once it is created or, with ``--wait``, has succeeded; 1 otherwise. Raises ``UsageError``."""
-    options = reset_parser().parse_args(list(arguments))
+    options = with_namespace(reset_parser().parse_args(list(arguments)))
     asked = manifest(options)
     timeout_s = _seconds(options.timeout)
     if options.output is not None:
         screen.show(json.dumps(asked, indent=2) + "\n" if options.output == "json" else yaml.safe_dump(asked))
         return 0
     try:
-        kube = KubeClient(default_api_client(), SystemClock(), [options.namespace])
+        kube = KubeClient(default_api_client(options.context), SystemClock(), [options.namespace])
         made = created(kube, in_own_name(asked, kube.own_name), dry_run=options.dry_run)
         name = visible(name_of(made))
         screen.show(f"offsetreset.tidegate.io/{name} created{' (server dry run)' if options.dry_run else ''}\n")
@@ -125,7 +126,7 @@ def manifest(options: argparse.Namespace) -> dict[str, Any]:
     asked = {
         "apiVersion": RESETS.api_version,
         "kind": RESETS.kind,
-        "metadata": {"namespace": options.namespace, **name},
+        "metadata": {"namespace": namespace_of_options(options), **name},
         "spec": spec,
     }
     try:

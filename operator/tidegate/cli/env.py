@@ -11,6 +11,7 @@ from typing import Final
 import yaml
 
 from tidegate.cli.errors import CommandFailed, Parser
+from tidegate.cli.reaching import add_kubernetes, with_namespace
 from tidegate.cli.screen import Screen
 from tidegate.clock import SystemClock
 from tidegate.inject.environment import AgentTopics, NamedPolicy, agent_topics, environment_of
@@ -32,7 +33,7 @@ def env_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("policy", help="the policy's name")
-    parser.add_argument("--namespace", "-n", default="default", help="its namespace (default: default)")
+    add_kubernetes(parser, of="its namespace")
     parser.add_argument(
         "--filename", "-f", type=Path, help="read the policy, and its connection, from a YAML file; no cluster is asked"
     )
@@ -54,12 +55,12 @@ def env_parser() -> argparse.ArgumentParser:
 
 def run_env(arguments: Sequence[str], screen: Screen) -> int:
     """0, or 1 where there is no such policy. Raises ``UsageError``."""
-    options = env_parser().parse_args(list(arguments))
+    options = with_namespace(env_parser().parse_args(list(arguments)))
     try:
         if options.filename is not None:
             policy, connection = _from_file(options.filename, options.policy)
         else:
-            policy, connection = _from_cluster(options.namespace, options.policy)
+            policy, connection = _from_cluster(options)
         named = _named(policy, connection)
     except (CommandFailed, KubeFailure, NoCluster, InvalidResource) as failure:
         screen.note(f"tidegate env: {failure}")
@@ -89,8 +90,9 @@ def _named(policy: Object, connection: Object | None) -> NamedPolicy:
     return NamedPolicy(name_of(policy), spec, topics, ("", ""))
 
 
-def _from_cluster(namespace: str, name: str) -> tuple[Object, Object | None]:
-    kube = KubeClient(default_api_client(), SystemClock(), [namespace])
+def _from_cluster(options: argparse.Namespace) -> tuple[Object, Object | None]:
+    namespace, name = options.namespace, options.policy
+    kube = KubeClient(default_api_client(options.context), SystemClock(), [namespace])
     try:
         policy = kube.get(POLICIES, namespace, name)
     except NotFound:

@@ -103,6 +103,8 @@ class Options:
     drain_timeout: timedelta
     in_flight: timedelta
     max_standstill: timedelta
+    holders: tuple[str, ...] = ()
+    """With ``--release-all``, those whose holds alone are meant; empty: everybody's."""
     warnings: tuple[str, ...] = ()
 
     @property
@@ -163,6 +165,13 @@ def _add_own_options(ours: argparse._ArgumentGroup) -> None:
         "--release-all",
         action="store_true",
         help="list all that is held, whoever holds it, and with --execute release it",
+    )
+    ours.add_argument(
+        "--holder",
+        action="append",
+        default=[],
+        metavar="HOLDER",
+        help="with --release-all: only what this holder holds; may be given several times",
     )
     ours.add_argument("--retention", action="store_true", help="with --describe: when the committed offsets expire")
     ours.add_argument("--control-topic", metavar="TOPIC", help="where holds are written (__tidegate)")
@@ -234,6 +243,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
         drain_timeout=_duration("--drain-timeout", given.drain_timeout),
         in_flight=_duration("--in-flight", given.in_flight),
         max_standstill=_duration("--max-standstill", given.max_standstill),
+        holders=tuple(dict.fromkeys(given.holder)),
         warnings=warnings,
     )
 
@@ -258,8 +268,10 @@ def _check_scope(given: argparse.Namespace, action: Action) -> None:
         raise UsageError('Option "[group]" can\'t be used with option "[all-groups]"')
     if given.group and action is Action.LIST:
         raise UsageError('Option "[group]" can\'t be used with option "[list]"')
-    if given.topic and action in (Action.LIST, Action.DESCRIBE, Action.PAUSED_PARTITIONS, Action.RELEASE_ALL):
+    if given.topic and action in (Action.LIST, Action.DESCRIBE, Action.PAUSED_PARTITIONS):
         raise UsageError(f'Option "[topic]" can\'t be used with option "[{action}]"')
+    if given.holder and action is not Action.RELEASE_ALL:
+        raise UsageError(f'Option "[holder]" can\'t be used with option "[{action}]"')
     if action in (Action.PAUSE, Action.RESUME):
         if not given.topic and not given.all_topics:
             raise UsageError("One of the scopes should be defined: --all-topics, --topic.")

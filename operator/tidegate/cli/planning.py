@@ -15,6 +15,7 @@ from tidegate.cli.errors import CommandFailed, Parser
 from tidegate.cli.fleet_review import FleetReview, fleet_review
 from tidegate.cli.plan_page import page
 from tidegate.cli.plan_screen import show
+from tidegate.cli.reaching import add_kubernetes, with_namespace
 from tidegate.cli.review import Review, review
 from tidegate.cli.screen import Screen
 from tidegate.clock import SystemClock
@@ -50,7 +51,7 @@ def plan_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "name", help="of the OffsetReset, or of the OffsetResetPolicy that it was created for, by its newest reset"
     )
-    parser.add_argument("--namespace", "-n", default="default", help="its namespace (default: default)")
+    add_kubernetes(parser, of="its namespace")
     parser.add_argument("--run", metavar="ID", help="of a policy: the reset with this id")
     parser.add_argument("--group", metavar="GROUP", help="of a fleet: the plan of this one group")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a self-contained page instead")
@@ -62,10 +63,10 @@ def plan_parser() -> argparse.ArgumentParser:
 
 def run_plan(arguments: Sequence[str], screen: Screen) -> int:
     """0, or 1 where there is no plan to show. Raises ``UsageError``."""
-    options = plan_parser().parse_args(list(arguments))
+    options = with_namespace(plan_parser().parse_args(list(arguments)))
     clock = SystemClock()
     try:
-        run = _stored(options.namespace, options.name, options.run, options.group)
+        run = _stored(options)
         if not run.is_planned:
             raise CommandFailed(_no_plan(run))
         _write(options, run, clock.now(), screen)
@@ -125,10 +126,11 @@ def _no_plan(run: Run) -> str:
     return f"run {run_id} has no plan yet: it is being made"
 
 
-def _stored(namespace: str, name: str, reset_id: str | None, group_id: str | None) -> Run:
+def _stored(options: argparse.Namespace) -> Run:
     """Raises what the command says."""
-    client = default_api_client()
-    reset = _found(KubeClient(client, SystemClock(), [namespace]), namespace, name, reset_id)
+    namespace, group_id = options.namespace, options.group
+    client = default_api_client(options.context)
+    reset = _found(KubeClient(client, SystemClock(), [namespace]), namespace, options.name, options.run)
     spec, name = reset.get("spec") or {}, name_of(reset)
     uid, document = run_uid(uid_of(reset), name), run_name(name, uid_of(reset))
     patterns = tuple(map(str, spec["groups"])) if spec.get("groups") else None

@@ -9,7 +9,9 @@ from tidegate.cli.options import Options
 from tidegate.cli.screen import Screen
 from tidegate.cli.tables import holds_table
 from tidegate.control.ports import ControlTopics
+from tidegate.control.records import HoldKey
 from tidegate.pause.holds import is_a_pause
+from tidegate.printable import visible
 from tidegate.reset.applying.gates import run_of
 
 PAUSES_COME_BACK: Final = (
@@ -27,9 +29,11 @@ def release_all(options: Options, groups: Collection[str], control: ControlTopic
 
     Raises ``KafkaFailure``.
     """
-    held = {key: of for key, of in sorted(control.read().holds.items()) if key.group in groups}
+    held = {key: of for key, of in sorted(control.read().holds.items()) if key.group in groups and _meant(options, key)}
     if not held:
-        screen.note("Nothing is held" + ("." if options.all_groups else f" of {', '.join(sorted(groups))}."))
+        by = f" by {', '.join(map(visible, options.holders))}" if options.holders else ""
+        of = "" if options.all_groups else f" of {', '.join(map(visible, sorted(groups)))}"
+        screen.note(f"Nothing is held{of}{by}.")
         return 0
     screen.show(holds_table(held))
     if any(is_a_pause(key.holder) for key in held):
@@ -43,5 +47,15 @@ def release_all(options: Options, groups: Collection[str], control: ControlTopic
     again = sorted(held.keys() & control.read().holds.keys())
     screen.note(f"{len(held) - len(again)} hold(s) released.")
     for key in again:
-        screen.error(f"{key.holder} holds {key.topic_partition} of consumer group '{key.group}' again")
+        screen.error(visible(f"{key.holder} holds {key.topic_partition} of consumer group '{key.group}' again"))
     return 1 if again else 0
+
+
+def _meant(options: Options, key: HoldKey) -> bool:
+    """Whether the hold is one of those that the command line asks for."""
+    of_topic = not options.topics or any(
+        key.topic == t.topic and (t.partitions is None or key.partition in t.partitions) for t in options.topics
+    )
+    # As the table shows it, so that it can be copied from there.
+    named = {key.holder, visible(key.holder)}
+    return of_topic and (not options.holders or not named.isdisjoint(options.holders))

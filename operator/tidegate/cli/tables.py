@@ -17,6 +17,7 @@ from tidegate.control.gates import Held
 from tidegate.control.records import HoldKey
 from tidegate.control.standing import Flow
 from tidegate.kafka.model import Broker, Group, Member, TopicPartition
+from tidegate.printable import visible
 from tidegate.resources.timestamps import format_timestamp
 
 MISSING: Final = "-"
@@ -158,12 +159,12 @@ def holds_table(held: Mapping[HoldKey, Held]) -> str:
     header = ["GROUP", "TOPIC", "PARTITION", "SINCE", "HOLDER", "REASON"]
     cells = [
         [
-            key.group,
-            key.topic,
+            visible(key.group),
+            visible(key.topic),
             str(key.partition),
             _since(since_of(of)),
-            key.holder,
-            of.hold.reason or MISSING,
+            visible(key.holder),
+            visible(of.hold.reason) or MISSING,
         ]
         for key, of in held.items()
     ]
@@ -208,11 +209,11 @@ def paused_table(group_id: str, partitions: Iterable[PausedPartition]) -> str:
                 _or_missing(paused.log_end_offset),
                 _or_missing(paused.lag),
                 _since(paused.since),
-                ",".join(held.holder for held in paused.holds),
-                owner.member_id if owner is not None else MISSING,
-                owner.host if owner is not None else MISSING,
-                owner.client_id if owner is not None else MISSING,
-                "; ".join(held.reason for held in paused.holds if held.reason) or MISSING,
+                visible(",".join(held.holder for held in paused.holds)),
+                visible(owner.member_id) if owner is not None else MISSING,
+                visible(owner.host) if owner is not None else MISSING,
+                visible(owner.client_id) if owner is not None else MISSING,
+                visible("; ".join(held.reason for held in paused.holds if held.reason)) or MISSING,
             ]
         )
     fixed = {"PARTITION": 10, "STATUS": 10, "CURRENT-OFFSET": 15, "LOG-END-OFFSET": 15, "LAG": 15, "SINCE": 20}

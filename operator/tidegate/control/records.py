@@ -12,6 +12,9 @@ from tidegate.kafka.model import TopicPartition
 LONGEST_LEASE_MS: Final = 300_000
 """Of a claim: nobody blocks a group for longer by one record."""
 
+CLI_HOLDER: Final = "cli"
+"""Whose holds are set by hand (``agents/contract``)."""
+
 MOST_PARTITIONS: Final = 1_000_000
 """Of a topic, beyond which a ``partition`` record is taken for a mistake: agents keep a place for each number below."""
 

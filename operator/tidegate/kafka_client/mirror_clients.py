@@ -5,24 +5,30 @@ On the operator's own request layer: connections, TLS and logins are the same, a
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any, Final
+from uuid import UUID
 
 from kafka import errors as wire_errors
 from kafka.protocol.producer import InitProducerIdRequest
 
 from tidegate.kafka.errors import NotAuthenticated, OutcomeUnknown, Unavailable
 from tidegate.kafka.model import TopicPartition
-from tidegate.kafka.rights import Right, on_topics
+from tidegate.kafka.rights import Resource, Right, on_topics
 from tidegate.kafka_client import mirror_requests as requests
 from tidegate.kafka_client.codes import NO_ERROR, NOT_AUTHORIZED, UNKNOWN_PARTITION, UNREACHABLE, check
 from tidegate.kafka_client.connections import Link
 from tidegate.kafka_client.log_offsets import EARLIEST, LATEST
 from tidegate.kafka_client.wire import Wire
-from tidegate.mirror.batches import read_batches
+from tidegate.mirror.batches import Batch, read_batches
 from tidegate.mirror.model import Appended, Done, Interrupted, ProducerState, Refusal, Tail
 from tidegate.mirror.source import Aborted, SourceRead
+from tidegate.mirror.states import AT_ONCE
 
+_MOST_OF_A_TAIL: Final = 16 << 20
+"""Bytes that are kept of a log's last batches. An append is no more than five batches, of which the last one tells."""
 _OFFSET_OUT_OF_RANGE: Final = 1
+_INCONSISTENT_TOPIC_ID: Final = 103
 _MOVED_ON: Final = frozenset({45, 47, 59})
 """OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, UNKNOWN_PRODUCER_ID: the log's end is not where it was."""
 
@@ -35,7 +41,17 @@ _WRITE_MS: Final = 30_000
 class MirrorSource:
     """Implements ``tidegate.mirror.ports.Source``."""
 
-    def __init__(self, wire: Wire, partition: TopicPartition, *, most_bytes: int = 4 << 20, wait_ms: int = 100) -> None:
+    def __init__(
+        self,
+        wire: Wire,
+        partition: TopicPartition,
+        *,
+        most_bytes: int = 4 << 20,
+        wait_ms: int = 100,
+        topic_id: UUID | None = None,
+    ) -> None:
+        """``topic_id``: nothing is read of another topic of the same name; needs brokers of Kafka 3.1."""
+        self._topic_id = topic_id
         self._wire = wire
         self._partition = partition
         self._most_bytes = most_bytes
@@ -60,6 +76,7 @@ class MirrorSource:
             isolation=requests.READ_COMMITTED,
             most_bytes=self._most_bytes,
             wait_ms=self._wait_ms,
+            topic_id=self._topic_id,
         )
         row = requests.fetched(self._asked(request))
         if row.error_code == _OFFSET_OUT_OF_RANGE:
@@ -129,7 +146,8 @@ class MirrorTarget:
         return self._with_batches(Tail(start.offset, end.offset, window=begin))
 
     def _with_batches(self, tail: Tail) -> Tail | Interrupted:
-        data, at = b"", tail.window
+        kept: deque[Batch] = deque()
+        size, at, window = 0, tail.window, tail.window
         while at < tail.end:
             request = requests.fetch(
                 self._partition, at, isolation=requests.READ_UNCOMMITTED, most_bytes=self._most_bytes, wait_ms=0
@@ -140,9 +158,14 @@ class MirrorTarget:
             found = [batch for batch in read_batches(bytes(row.records or b"")) if batch.base_offset < tail.end]
             if not found:
                 return Interrupted(f"{self._what}: offset {at} cannot be read yet")
-            data += b"".join(batch.data for batch in found)
+            kept.extend(found)
+            size += sum(len(batch.data) for batch in found)
             at = found[-1].next_offset
-        return Tail(tail.start, tail.end, data, tail.window)
+            while size > _MOST_OF_A_TAIL and len(kept) > AT_ONCE:
+                dropped = kept.popleft()
+                size -= len(dropped.data)
+                window = dropped.next_offset
+        return Tail(tail.start, tail.end, b"".join(batch.data for batch in kept), window)
 
     def append(self, batches: tuple[bytes, ...]) -> Appended | Interrupted:
         answers = self._written([requests.produce(self._partition, batch, _WRITE_MS) for batch in batches])
@@ -161,7 +184,7 @@ class MirrorTarget:
         if isinstance(answers, Interrupted):
             return answers
         codes = requests.marker_codes(answers[0]) - {NO_ERROR}
-        return self._refused(max(codes), None) or Done() if codes else Done()
+        return self._refused(max(codes), None, Right("Alter", Resource.CLUSTER)) or Done() if codes else Done()
 
     def delete_records(self, offset: int) -> Done | Refusal | Interrupted:
         answers = self._written([requests.delete_records(self._partition, offset, _WRITE_MS)])
@@ -210,13 +233,14 @@ def new_producer_id(wire: Wire) -> int:
             ),
             what=what,
         )
-        check(answer.error_code, what)
+        # Write on some topic is enough as well.
+        check(answer.error_code, what, Right("IdempotentWrite", Resource.CLUSTER))
         return int(answer.producer_id)
 
     return wire.patiently(attempt, wire.deadline())
 
 
 def _check(code: int, what: str, needs: tuple[Right, ...]) -> None:
-    if code in UNKNOWN_PARTITION:
+    if code in UNKNOWN_PARTITION or code == _INCONSISTENT_TOPIC_ID:
         raise Unavailable(f"{what}: its leader is not there")
     check(code, what, *needs)

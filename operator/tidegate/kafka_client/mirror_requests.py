@@ -5,6 +5,7 @@ WriteTxnMarkers, DeleteRecords, DescribeProducers.
 from __future__ import annotations
 
 from typing import Any, Final
+from uuid import UUID
 
 from kafka.protocol.admin import DeleteRecordsRequest, DescribeProducersRequest
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
@@ -22,6 +23,8 @@ READ_COMMITTED: Final = 1
 
 _BY_NAME: Final = 12
 """The newest version of Fetch that names topics."""
+_BY_ID: Final = 13
+"""The first version that names them by their ids (KIP-516, Kafka 3.1): a topic that was made anew is another one."""
 _NEWEST_PRODUCE: Final = 11
 """The newest version from before transaction version 2 (KIP-890)."""
 _FLAT_MARKERS: Final = 1
@@ -44,7 +47,16 @@ def leader_of(wire: Wire, partition: TopicPartition, what: str) -> int:
     return int(row.leader_id)
 
 
-def fetch(partition: TopicPartition, offset: int, *, isolation: int, most_bytes: int, wait_ms: int) -> Any:
+def fetch(
+    partition: TopicPartition,
+    offset: int,
+    *,
+    isolation: int,
+    most_bytes: int,
+    wait_ms: int,
+    topic_id: UUID | None = None,
+) -> Any:
+    """``topic_id``: answered only where the topic has this id; absent: whichever has the name."""
     topic_class = FetchRequest.FetchTopic
     row = topic_class.FetchPartition(
         partition=partition.partition,
@@ -54,6 +66,8 @@ def fetch(partition: TopicPartition, offset: int, *, isolation: int, most_bytes:
         log_start_offset=-1,
         partition_max_bytes=most_bytes,
     )
+    named = {"topic": partition.topic} if topic_id is None else {"topic_id": topic_id}
+    version = _BY_NAME if topic_id is None else _BY_ID
     return FetchRequest(
         replica_id=_CONSUMER,
         max_wait_ms=wait_ms,
@@ -62,10 +76,11 @@ def fetch(partition: TopicPartition, offset: int, *, isolation: int, most_bytes:
         isolation_level=isolation,
         session_id=0,
         session_epoch=-1,
-        topics=[topic_class(topic=partition.topic, partitions=[row])],
+        topics=[topic_class(**named, partitions=[row])],
         forgotten_topics_data=[],
         rack_id="",
-        max_version=_BY_NAME,
+        max_version=version,
+        **({} if topic_id is None else {"min_version": version}),
     )
 
 

@@ -75,9 +75,11 @@ def _message(error: Any) -> str:
         return str(error.reason)
 
 
-def default_api_client() -> Any:
+def default_api_client(context: str | None = None) -> Any:
     """A ``kubernetes.client.ApiClient`` of ``KUBECONFIG`` where that is set, else of the pod's service account, else of
     the user's kubeconfig. Its calls are never retried unseen: whoever writes has to look again first.
+
+    ``context``: the kubeconfig's, where that is not its current one.
 
     Raises ``NoCluster`` when there is no configuration.
     """
@@ -85,8 +87,8 @@ def default_api_client() -> Any:
 
     configuration = client.Configuration()
     try:
-        if os.environ.get("KUBECONFIG") or not os.environ.get("KUBERNETES_SERVICE_HOST"):
-            config.load_kube_config(client_configuration=configuration)
+        if context or os.environ.get("KUBECONFIG") or not os.environ.get("KUBERNETES_SERVICE_HOST"):
+            config.load_kube_config(client_configuration=configuration, context=context)
         else:
             config.load_incluster_config(client_configuration=configuration)
     except config.ConfigException as error:

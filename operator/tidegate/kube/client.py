@@ -153,6 +153,22 @@ class KubeClient:
             **({"dry_run": "All"} if dry_run else {}),
         )
 
+    def change_spec(self, kind: Kind, body: Object, spec: Mapping[str, Any]) -> Object:
+        """The object with these members of its spec changed, as a user does. Raises ``Conflict`` unless ``body`` is its
+        newest version, and ``NotFound``."""
+        namespace, name = namespace_of(body), name_of(body)
+        return self._object(
+            f"change {kind.kind} {namespace}/{name}",
+            self._objects.patch_namespaced_custom_object,
+            kind.group,
+            kind.version,
+            namespace,
+            kind.plural,
+            name,
+            {"metadata": {"resourceVersion": body["metadata"]["resourceVersion"]}, "spec": dict(spec)},
+            _content_type="application/merge-patch+json",
+        )
+
     def remove(self, kind: Kind, body: Object) -> bool:
         namespace, name = namespace_of(body), name_of(body)
         try:

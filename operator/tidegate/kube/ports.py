@@ -34,6 +34,7 @@ POLICIES: Final = Kind("tidegate.io", "v1alpha1", "offsetresetpolicies", "Offset
 RESETS: Final = Kind("tidegate.io", "v1alpha1", "offsetresets", "OffsetReset")
 APPROVALS: Final = Kind("tidegate.io", "v1alpha1", "offsetresetapprovals", "OffsetResetApproval")
 BACKUPS: Final = Kind("tidegate.io", "v1alpha1", "offsetbackups", "OffsetBackup")
+MIRRORS: Final = Kind("tidegate.io", "v1alpha1", "offsetmirrors", "OffsetMirror")
 
 
 class KubeFailure(Exception):
@@ -170,8 +171,9 @@ def owner_reference(body: Object) -> Mapping[str, Any]:
 
 def connection_named(body: Object) -> tuple[str, str]:
     """Namespace and name of the KafkaConnection that it names, also where the spec can't be read as a whole; the name
-    may be empty."""
-    named = (body.get("spec") or {}).get("connectionRef") or {}
+    may be empty. Of an OffsetMirror the one through which it writes."""
+    spec = body.get("spec") or {}
+    named = spec.get("target" if body.get("kind") == MIRRORS.kind else "connectionRef") or {}
     return str(named.get("namespace") or namespace_of(body)), str(named.get("name", ""))
 
 

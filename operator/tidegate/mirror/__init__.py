@@ -1,4 +1,4 @@
 """A partition copied to another cluster with the same offsets: what to do next, from the source's log and the target's.
 
-Pure: no I/O, no threads, no clock. Nothing uses it yet (``docs/adr/0049-mirror-by-sequence-numbers.md``).
+Pure: no I/O, no threads, no clock (``docs/adr/0049-mirror-by-sequence-numbers.md``).
 """

@@ -6,12 +6,13 @@ on drag all that follow along, up to the next gap, before which each writer look
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 
 from tidegate.mirror.batches import Batch, read_batches
 from tidegate.mirror.model import Tail
 from tidegate.mirror.records import Record, read_records
-from tidegate.mirror.source import SourceRead, visible_records
+from tidegate.mirror.source import SourceRead, visible_batches, visible_records
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +25,10 @@ class Compared:
 
 def disagreement(read: SourceRead, tail: Tail, *, compacts: bool) -> Compared:
     """Compare what ``read`` has with the target, from ``read.offset`` up to the target's end."""
-    known, of_source = visible_records(read)
+    same = _same(read, tail)
+    known, of_source = visible_records(read, without=same)
     known = min(known, tail.end)
-    of_target, hidden = _target_records(tail)
+    of_target, hidden = _target_records(tail, without=same)
     for offset in sorted(of_source.keys() | of_target.keys()):
         if not max(read.offset, tail.start) <= offset < known:
             continue
@@ -40,18 +42,34 @@ def disagreement(read: SourceRead, tail: Tail, *, compacts: bool) -> Compared:
     return Compared(known)
 
 
+def _same(read: SourceRead, tail: Tail) -> frozenset[int]:
+    """Base offsets of batches that are in both as they were written: most of them, which need not be decompressed."""
+    ours = {batch.base_offset: batch for batch in read_batches(tail.data) if not fills_a_gap(batch)}
+    return frozenset(
+        batch.base_offset
+        for batch in visible_batches(read)
+        if (copy := ours.get(batch.base_offset)) is not None and _content(copy) == _content(batch)
+    )
+
+
+def _content(batch: Batch) -> tuple[object, ...]:
+    """All that tells what its records are. A batch that bears the broker's time is never the same as another."""
+    own_times = not batch.has_log_append_time or object()
+    return batch.codec, batch.count, batch.span, batch.base_timestamp, own_times, batch.records
+
+
 def fills_a_gap(batch: Batch) -> bool:
     """Markers, and what a transaction aborts: the only records of the target that are in one."""
     return batch.is_control or batch.is_transactional
 
 
-def _target_records(tail: Tail) -> tuple[dict[int, Record], set[int]]:
+def _target_records(tail: Tail, without: Container[int]) -> tuple[dict[int, Record], set[int]]:
     """By offset, and the offsets that gaps were filled at."""
     records: dict[int, Record] = {}
     hidden: set[int] = set()
     for batch in read_batches(tail.data):
         if fills_a_gap(batch):
             hidden.update(range(batch.base_offset, batch.next_offset))
-        elif batch.count:
+        elif batch.count and batch.base_offset not in without:
             records |= {record.offset: record for record in read_records(batch)}
     return records, hidden

@@ -6,8 +6,11 @@ not pass: a right that is missing, credentials that are refused.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
+from tidegate.kafka.model import LogBounds, Topic, TopicPartition
 from tidegate.mirror.model import Appended, Coordinated, Done, Interrupted, ProducerIds, Refusal, Tail
 from tidegate.mirror.source import SourceRead
 
@@ -52,3 +55,73 @@ class ProducerIdStore(Protocol):
     def claim(self, after: int | None) -> ProducerIds | Interrupted:
         """All ids, with a new one at the end if ``after`` was the last so far; None: if there was none."""
         ...
+
+
+# --- a whole cluster --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffset:
+    """What a group has committed for a partition."""
+
+    offset: int
+    metadata: str = ""
+
+
+GroupOffsets = Mapping[TopicPartition, GroupOffset]
+
+
+class MirrorCluster(Protocol):
+    """One of a mirror's two clusters, by connections of the mirror's own. Thread-safe.
+
+    All calls raise ``KafkaFailure``s; those that change something are sent to the target only.
+    """
+
+    def cluster_id(self) -> str: ...
+
+    def topics(self) -> Mapping[str, Topic]:
+        """Those that the principal may see, internal ones left out."""
+        ...
+
+    def settings(self, topics: Collection[str]) -> Mapping[str, Mapping[str, str]]:
+        """The settings of topics as they hold (DescribeConfigs); one that is not there is absent. Raises
+        ``NotAuthorized``."""
+        ...
+
+    def bounds(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogBounds]:
+        """The first offset, and the last stable one. Raises ``UnknownPartitions``."""
+        ...
+
+    def create_topic(self, name: str, partitions: int, settings: Mapping[str, str]) -> None:
+        """With the brokers' replication factor. One that is there already is left as it is."""
+        ...
+
+    def add_partitions(self, name: str, partitions: int) -> None:
+        """Up to that number; nothing where there are as many."""
+        ...
+
+    def configure(self, name: str, settings: Mapping[str, str]) -> None:
+        """Set these and no others (IncrementalAlterConfigs)."""
+        ...
+
+    def new_producer_id(self) -> int:
+        """One that no producer has."""
+        ...
+
+    def source(self, partition: TopicPartition, topic_id: str) -> Source:
+        """Nothing is read of another topic of the same name."""
+        ...
+
+    def target(self, partition: TopicPartition) -> Target: ...
+
+    def group_ids(self) -> frozenset[str]: ...
+
+    def committed(self, group_ids: Collection[str]) -> Mapping[str, GroupOffsets]:
+        """What is committed for good; a partition for which a transaction is still to decide is absent."""
+        ...
+
+    def commit(self, group_id: str, offsets: GroupOffsets) -> None:
+        """For a group without members. Raises ``GroupNotEmpty``, ``OutcomeUnknown``."""
+        ...
+
+    def close(self) -> None: ...

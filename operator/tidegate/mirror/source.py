@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 
 from tidegate.mirror.batches import Batch, read_batches
@@ -70,12 +70,18 @@ def pieces(read: SourceRead) -> tuple[Piece, ...]:
     return tuple(_joined(found))
 
 
-def visible_records(read: SourceRead) -> tuple[int, dict[int, Record]]:
-    """The records that readers of committed records see, by offset; and up to where that is known."""
+def visible_batches(read: SourceRead) -> Iterator[Batch]:
+    """Those that readers of committed records see."""
+    return (batch for batch, visible in _visible(read) if visible)
+
+
+def visible_records(read: SourceRead, without: Container[int] = ()) -> tuple[int, dict[int, Record]]:
+    """The records that readers of committed records see, by offset; and up to where that is known. ``without``: the
+    base offsets of batches whose records are left out."""
     records: dict[int, Record] = {}
     known = read.offset
     for batch, visible in _visible(read):
-        if visible:
+        if visible and batch.base_offset not in without:
             records |= {record.offset: record for record in read_records(batch) if record.offset >= read.offset}
         known = max(known, batch.next_offset)
     return known, records

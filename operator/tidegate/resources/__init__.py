@@ -16,6 +16,7 @@ from tidegate.resources.base import (
 from tidegate.resources.conditions import Condition, ConditionStatus
 from tidegate.resources.connection import ConnectionStatus, KafkaConnectionSpec
 from tidegate.resources.offset_backup import OffsetBackupSpec, OffsetBackupStatus
+from tidegate.resources.offset_mirror import OffsetMirrorSpec, OffsetMirrorStatus
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
 from tidegate.resources.pause import ConsumerGroupPauseSpec, PauseStatus
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
@@ -36,6 +37,8 @@ __all__ = [
     "KafkaConnectionSpec",
     "OffsetBackupSpec",
     "OffsetBackupStatus",
+    "OffsetMirrorSpec",
+    "OffsetMirrorStatus",
     "OffsetResetApprovalSpec",
     "OffsetResetApprovalStatus",
     "OffsetResetPolicySpec",

@@ -10,6 +10,7 @@ from tidegate.resources.approval import OffsetResetApprovalSpec, OffsetResetAppr
 from tidegate.resources.base import SpecModel, StatusModel
 from tidegate.resources.connection import ConnectionStatus, KafkaConnectionSpec
 from tidegate.resources.offset_backup import OffsetBackupSpec, OffsetBackupStatus
+from tidegate.resources.offset_mirror import OffsetMirrorSpec, OffsetMirrorStatus
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
 from tidegate.resources.pause import ConsumerGroupPauseSpec, PauseStatus
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
@@ -223,6 +224,47 @@ KINDS: Final = (
             ),
         ),
         selectable=(_CONNECTION,),
+    ),
+    Kind(
+        "OffsetMirror",
+        "offsetmirrors",
+        "omr",
+        "OffsetMirror copies topics to another Kafka cluster with the same offsets, and carries groups' committed "
+        "offsets over as they are: consumers go on there with the offsets that they have.",
+        OffsetMirrorSpec,
+        OffsetMirrorStatus,
+        (
+            Column("Source", "string", "The KafkaConnection to the cluster that is copied from.", ".spec.source.name"),
+            Column("Target", "string", "The KafkaConnection to the cluster that is copied to.", ".spec.target.name"),
+            Column("InSync", "string", "How many partitions are in sync, of how many.", ".status.inSync"),
+            Column("Lag", "integer", "How many offsets the copies lag.", ".status.lag.records"),
+            Column("Ready", "string", "Whether all topics are copied and in sync.", _READY),
+            Column("Counted", "date", "When that was counted.", ".status.at"),
+            Column(
+                "Seconds",
+                "integer",
+                "The longest time since a copy had all that the source had then.",
+                ".status.lag.seconds",
+                wide=True,
+            ),
+            Column(
+                "Drifted",
+                "string",
+                "Whether a copy has something at an offset that is not the source's.",
+                '.status.conditions[?(@.type=="Drifted")].status',
+                wide=True,
+            ),
+            Column("Groups", "integer", "How many groups are carried over.", ".status.groups.carried", wide=True),
+            Column("InUse", "integer", "How many are in use at the target.", ".status.groups.inUse", wide=True),
+            Column(
+                "Reason",
+                "string",
+                "Why it is ready, or why not.",
+                '.status.conditions[?(@.type=="Ready")].reason',
+                wide=True,
+            ),
+        ),
+        selectable=(".spec.source.name", ".spec.target.name"),
     ),
 )
 """``make crds`` makes a file of each."""

@@ -14,7 +14,7 @@ from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
-from tidegate.kube.ports import APPROVALS, BACKUPS, CONNECTIONS, PAUSES, POLICIES, RESETS
+from tidegate.kube.ports import APPROVALS, BACKUPS, CONNECTIONS, MIRRORS, PAUSES, POLICIES, RESETS
 from tidegate.resources.pause import PausePhase
 from tidegate.resources.reset import Engine, ResetPhase
 
@@ -171,10 +171,10 @@ class Metrics:
             self._new_partitions.labels(outcome)
         for kind in _SWEPT:
             self._swept.labels(kind)
-        for kind in (CONNECTIONS.kind, PAUSES.kind, POLICIES.kind, RESETS.kind, APPROVALS.kind, BACKUPS.kind):
-            self._failures.labels(kind)
-            self._writes.labels(kind)
-        for kind in (PAUSES.kind, POLICIES.kind, RESETS.kind, BACKUPS.kind):
+        for watched in (CONNECTIONS, PAUSES, POLICIES, RESETS, APPROVALS, BACKUPS, MIRRORS):
+            self._failures.labels(watched.kind)
+            self._writes.labels(watched.kind)
+        for kind in (PAUSES.kind, POLICIES.kind, RESETS.kind, BACKUPS.kind, MIRRORS.kind):
             self._newer_ones[kind] = set()
             self._newer.labels(kind)
 

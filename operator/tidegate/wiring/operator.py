@@ -28,15 +28,19 @@ from tidegate.jobs.settings import RunnerKind
 from tidegate.kafka_client.client import KafkaClient
 from tidegate.kafka_client.client_pool import ClientPool
 from tidegate.kafka_client.fenced_writer import WriterProcess
+from tidegate.kafka_client.mirror_cluster import KafkaMirrorCluster
 from tidegate.kube.client import KubeClient
 from tidegate.kube.loop import LevelLoop
 from tidegate.kube.pods import PodsClient
-from tidegate.kube.ports import APPROVALS, BACKUPS, CONNECTIONS, PAUSES, POLICIES, RESETS, Object
+from tidegate.kube.ports import APPROVALS, BACKUPS, CONNECTIONS, MIRRORS, PAUSES, POLICIES, RESETS, Object
 from tidegate.kube.workloads_client import KubeWorkloads
 from tidegate.offset_backup.attempts import JobParts
 from tidegate.offset_backup.metrics import BackupMetrics
 from tidegate.offset_backup.reconcile import BackupReconciler
 from tidegate.offset_backup.reconcile import Parts as BackupParts
+from tidegate.offset_mirror.metrics import MirrorMetrics
+from tidegate.offset_mirror.reconcile import MirrorReconciler
+from tidegate.offset_mirror.reconcile import Parts as MirrorParts
 from tidegate.offset_reset.parts import Parts as ResetParts
 from tidegate.offset_reset.passes import ResetPasses
 from tidegate.offset_reset.reconcile import OffsetResetReconciler
@@ -95,6 +99,7 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
     wake.pauses = pauses
     policies, resets = _resetting(shared, runners, clients, features, lambda: approvals.bodies)
     wake.loops = (policies, resets)
+    mirrors, mirroring = _mirrors(shared)
     freshness = health.Freshness(settings.unobserved_limit_s, shared.clock.monotonic)
     turns.operator = Operator(
         settings=settings,
@@ -112,6 +117,8 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
         approvals=approvals,
         pauses=pauses,
         backups=_backups(shared, runners.get(Engine.SPARK)),
+        mirrors=mirrors,
+        mirroring=mirroring,
         sweeper=_sweeper(shared, discovery, lambda: pauses.bodies),
         webhook=webhook(shared, index, agent, injecting, obeyed),
         index=index,
@@ -123,6 +130,7 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
         elector=elector(shared, Told(turns.elected, process.replaced, freshness.troubled)),
         connection_changed=shared.sharing.connection_changed,
         reset_changed=shared.sharing.reset_changed,
+        mirror_changed=shared.sharing.mirror_changed,
     )
     shared.sharing.loops = turns.operator.loops
     return turns.operator
@@ -316,6 +324,27 @@ def _backups(shared: Shared, spark: Runner | None) -> LevelLoop:
     return shared.looped(
         BACKUPS, BackupReconciler(BackupParts(jobs, shared.live, shared.clock.now, shared.metrics, backups))
     )
+
+
+def _mirrors(shared: Shared) -> tuple[LevelLoop, MirrorReconciler]:
+    loops: list[LevelLoop] = []
+    parts = MirrorParts(
+        kube=shared.kube,
+        live=shared.live,
+        open_cluster=KafkaMirrorCluster,
+        mirrors=lambda: loops[0].bodies,
+        may_write=shared.may_write,
+        executor=shared.executor,
+        patient_executor=shared.patient_executor,
+        clock=shared.clock,
+        metrics=shared.metrics,
+        of_mirrors=MirrorMetrics(shared.metrics.registry),
+        active_tick_s=shared.settings.active_tick_s,
+        idle_tick_s=shared.settings.idle_tick_s,
+    )
+    mirroring = MirrorReconciler(parts)
+    loops.append(shared.looped(MIRRORS, mirroring))
+    return loops[0], mirroring
 
 
 def _sweeper(shared: Shared, discovery: DiscoveryFeature, pauses: Callable[[], Collection[Object]]) -> Sweeper:

@@ -10,6 +10,7 @@ from tidegate.kube.loop import LevelLoop
 from tidegate.kube.ports import (
     APPROVALS,
     CONNECTIONS,
+    MIRRORS,
     RESETS,
     Kind,
     Object,
@@ -61,6 +62,11 @@ class Sharing:
         if self._shard.count > 1 and other:
             self.loops[CONNECTIONS].wake_named(namespace_of(reset), other)
 
+    def mirror_changed(self, mirror: Object) -> None:
+        """Its watch has told of it: the connection that it copies from may be needed here."""
+        if self._shard.count > 1:
+            self.loops[CONNECTIONS].wake_named(namespace_of(mirror), _copies_from(mirror))
+
     def wake_all(self) -> None:
         for loop in self.loops.values():
             loop.wake_all()
@@ -70,10 +76,12 @@ class Sharing:
 
     def _borrows(self, connection: Object) -> bool:
         place = namespace_of(connection), name_of(connection)
-        resets = self.loops[RESETS].bodies if RESETS in self.loops else ()
+        readers = ((RESETS, _translates_from), (MIRRORS, _copies_from))
         return any(
-            (namespace_of(reset), _translates_from(reset)) == place and self._has(*connection_named(reset))
-            for reset in resets
+            (namespace_of(body), read(body)) == place and self._has(*connection_named(body))
+            for kind, read in readers
+            if kind in self.loops
+            for body in self.loops[kind].bodies
         )
 
     def _has(self, namespace: str, connection: str) -> bool:
@@ -98,3 +106,8 @@ def _translates_from(reset: Object) -> str:
     to = (reset.get("spec") or {}).get("to") or {}
     reference = (to.get("cluster") or {}).get("connectionRef") if isinstance(to, Mapping) else None
     return str((reference or {}).get("name", ""))
+
+
+def _copies_from(mirror: Object) -> str:
+    """The name of the connection to the cluster that an OffsetMirror reads."""
+    return str(((mirror.get("spec") or {}).get("source") or {}).get("name", ""))

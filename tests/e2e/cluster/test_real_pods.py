@@ -144,7 +144,7 @@ def test_one_partition_of_the_live_group_is_paused_and_the_others_flow(stage: Po
 
 
 def test_no_password_is_in_anything_that_the_cluster_or_a_log_shows(stage: PodStage) -> None:
-    own = "kafkaconnections,offsetresetpolicies,offsetresets,offsetbackups,consumergrouppauses"
+    own = "kafkaconnections,offsetresetpolicies,offsetresets,offsetbackups,offsetmirrors,consumergrouppauses"
     kinds = f"pods,sparkapplications,configmaps,events,{own},deployments"
     shown = stage.kubectl("get", kinds, "--all-namespaces", "-o", "yaml")
     shown += stage.operator_log()

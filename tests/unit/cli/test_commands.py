@@ -565,3 +565,35 @@ def test_pauses_are_those_of_the_holder_of_the_contract(owned: Shell) -> None:
 
     assert _held(owned) == {(ORDERS[0], "cli")}
     assert Pauses(owned.kafka, owned.kafka.clock).held(GROUP, by_us=True) == {ORDERS[0]}
+
+
+@pytest.mark.parametrize(
+    ("options", "stay"),
+    [
+        ("--holder nightly", {"cli"}),
+        ("--holder cli --holder nightly", set()),
+        ("--topic orders:1", {"nightly"}),
+        ("--topic orders", set()),
+        ("--topic refunds", {"cli", "nightly"}),
+    ],
+)
+def test_some_of_what_is_held_is_released_by_holder_or_topic(shell: Shell, options: str, stay: set[str]) -> None:
+    shell.kafka.control.ensure()
+    shell.kafka.control.hold(
+        {HoldKey(GROUP, "orders", 0, "nightly"): Hold(), HoldKey(GROUP, "orders", 1, "cli"): Hold()}
+    )
+
+    assert shell(f"--group {GROUP} --release-all {options} --execute") == 0
+
+    assert {key.holder for key in shell.kafka.control.read().holds} == stay
+
+
+def test_a_hold_drives_no_terminal_and_is_released_by_the_name_that_is_shown(shell: Shell) -> None:
+    shell.kafka.control.ensure()
+    shell.kafka.control.hold({HoldKey(GROUP, "orders", 0, "night\u202ely"): Hold("\x1b[2Jgone")})
+
+    assert shell(f"--group {GROUP} --release-all --holder night\\u202ely --execute") == 0
+
+    assert "\\x1b[2Jgone" in shell.out
+    assert not set("\x1b\u202e") & set(shell.out + shell.err)
+    assert not shell.kafka.control.read().holds

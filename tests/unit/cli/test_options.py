@@ -67,7 +67,7 @@ def test_views_and_filters_are_told_apart() -> None:
         ("--list --timeout soon", "Cannot parse argument 'soon' of option timeout"),
         ("--pause --group g --topic t --drain-timeout 30", "--drain-timeout 30: must be a duration"),
         ("--release-all", "takes one of these options"),
-        ("--release-all --group g --topic t", "can't be used with"),
+        ("--resume --group g --all-topics --holder x", "can't be used with"),
         ("--release-all --group g --resume", "exactly one action"),
         ("--release-all --group g --execute --dry-run", r"\[release-all\] only accepts one of"),
         ("--list --bogus", "bogus"),

@@ -17,20 +17,28 @@ WORDS = re.compile(r"(?:[A-Z][a-z]+){2,}")
 
 NO_REASONS = {
     *("Ready", "Reconciling", "Stalled", "Reset", "ReadFromTarget", "Complete", "Failed"),  # types of conditions
-    *("Retained", "BackedUp", "ControlTopics", "Effective", "Overridden"),
+    *("Retained", "BackedUp", "ControlTopics", "Effective", "Overridden", "InSync", "Seeding", "Drifted"),
     *("AdmissionReview", "ConfigMap", "DaemonSet", "ReplicaSet", "ReplicationController", "StatefulSet"),
     *("SparkApplication", "SubjectAccessReview", "TokenReview"),
     *("ConsumerGroupPause", "KafkaConnection", "OffsetReset", "OffsetResetApproval", "OffsetResetPolicy"),
     "SelfSubjectReview",
     *("ContainerCreating", "PodInitializing", "PodScheduled"),  # what Kubernetes says of others' pods
     *("FallbackToLogsOnError", "RuntimeDefault", "BearerToken"),
-    *("CompleteAbort", "CompleteCommit", "DescribeConfigs", "LogAppendTime"),  # Kafka's
+    *(
+        "AlterConfigs",
+        "IdempotentWrite",
+        "CompleteAbort",
+        "CompleteCommit",
+        "CreateTime",
+        "DescribeConfigs",
+        "LogAppendTime",
+    ),  # Kafka's
     *("AttributeReference", "CallMethodViaReflection", "EqualNullSafe", "EqualTo", "GetJsonObject"),  # Spark's
     *("GetStructField", "PlanExpression", "UserDefinedExpression", "WindowExpression"),
     *("UnresolvedAttribute", "UnresolvedCollation", "UnresolvedExtractValue", "UnresolvedFunction"),
     *("AuthenticationException", "AuthorizationException", "ClassNotFoundException"),  # Java's
     *("DefaultCredentialsProvider", "ProfileCredentialsProvider"),
-    *("NotSelected", "TooOld"),  # labels of metrics
+    *("NotSelected", "TooOld", "InUse"),  # labels of metrics
 }
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from support.scripts import loaded
 from tidegate.offset_backup.metrics import BackupMetrics
+from tidegate.offset_mirror.metrics import MirrorMetrics
 from tidegate.retention.metrics import RetentionMetrics
 from tidegate.service.metrics import Metrics
 from tidegate.service.settings import Settings
@@ -29,7 +30,7 @@ def test_the_pages_of_the_kinds_are_those_of_the_crds(generator: ModuleType) -> 
 
     assert sorted(pages) == [
         *("consumergrouppause.md", "kafkaconnection.md"),
-        *("offsetbackup.md", "offsetreset.md", "offsetresetapproval.md", "offsetresetpolicy.md"),
+        *("offsetbackup.md", "offsetmirror.md", "offsetreset.md", "offsetresetapproval.md", "offsetresetpolicy.md"),
     ]
     for name, text in pages.items():
         assert (DOCS / "reference" / name).read_text() == text, f"{REGENERATE} ({name})"
@@ -65,6 +66,7 @@ def test_every_metric_and_every_variable_has_a_row_with_its_meaning(generator: M
     registry = Metrics().registry
     RetentionMetrics(registry)
     BackupMetrics(registry)
+    MirrorMetrics(registry)
     real = {
         f"{family.name}_total" if family.type == "counter" else family.name
         for family in registry.collect()

@@ -9,7 +9,8 @@ from typing import TypeVar
 import pytest
 
 from support.mirror.written import batch, marker, records_in, rows
-from tidegate.mirror.batches import Stamp, restamped
+from tidegate.mirror import comparison, records, source
+from tidegate.mirror.batches import Batch, Stamp, restamped
 from tidegate.mirror.model import (
     Answer,
     Append,
@@ -27,6 +28,7 @@ from tidegate.mirror.model import (
     Tail,
     WriteMarkers,
 )
+from tidegate.mirror.records import Record
 from tidegate.mirror.source import Copy, Gap, SourceRead
 from tidegate.mirror.states import (
     AT_ONCE,
@@ -203,6 +205,24 @@ def test_a_log_that_ends_elsewhere_than_its_last_batch_is_not_written() -> None:
 
 def test_what_agrees_may_be_followed() -> None:
     assert led_to(Ready, COMPARING, SourceRead(0, 0, 9, data=batch(0, THREE, 9))) == READY
+
+
+def test_batches_that_were_copied_as_they_are_need_not_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few bytes can promise gigabytes, of which two clusters have the same."""
+    read: list[int] = []
+
+    def noted(of: Batch) -> list[Record]:
+        read.append(of.base_offset)
+        return records.read_records(of)
+
+    for module in (comparison, source):
+        monkeypatch.setattr(module, "read_records", noted)
+    theirs = batch(0, THREE, 3, codec=4) + batch(3, THREE, 3, codec=1)
+    copied = batch(0, THREE, 3, codec=4, producer=(OURS, 0, 0)) + batch(3, THREE, 3, codec=4, producer=(OURS, 0, 3))
+    comparing = Comparing(Tail(0, 6, copied), AT_3, 0)
+
+    assert isinstance(led_to(Ready, comparing, SourceRead(0, 0, 6, data=theirs)), Ready)
+    assert read == [3, 3]  # of the same records, compressed in another way
 
 
 def test_it_is_compared_up_to_the_targets_end() -> None:

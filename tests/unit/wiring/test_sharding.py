@@ -14,7 +14,7 @@ from support.many_clusters import ManyClusters, Size
 from tidegate.connection.live import LiveConnections
 from tidegate.connection.shards import Shard, key_of
 from tidegate.kube.loop import LevelLoop, Pass
-from tidegate.kube.ports import APPROVALS, CONNECTIONS, PAUSES, RESETS, Kind, Object
+from tidegate.kube.ports import APPROVALS, CONNECTIONS, MIRRORS, PAUSES, RESETS, Kind, Object
 from tidegate.wiring.sharding import Sharing
 
 CLUSTERS = 9
@@ -127,7 +127,7 @@ class Nothing:
 
 def sharing(shard: Shard, *known: tuple[Kind, Object]) -> Sharing:
     made = Sharing(shard, LiveConnections())
-    made.loops = {kind: LevelLoop(Nothing(), expected=()) for kind in (CONNECTIONS, RESETS, APPROVALS, PAUSES)}
+    made.loops = {kind: LevelLoop(Nothing(), expected=()) for kind in (CONNECTIONS, RESETS, APPROVALS, PAUSES, MIRRORS)}
     for kind, each in known:
         made.loops[kind].stand_by()
         made.loops[kind].notice(None, each)
@@ -219,3 +219,19 @@ def test_a_connection_that_a_reset_of_ours_translates_from_is_opened_and_borrowe
     assert here.is_ours(CONNECTIONS)(source)
     assert here.is_borrowed(source)
     assert not here.is_borrowed(body(CONNECTIONS, "kafka", cluster_id="id"))
+
+
+def test_a_mirror_belongs_to_its_targets_shard_which_borrows_the_source() -> None:
+    ours = owner("id")
+    source = body(CONNECTIONS, "source", cluster_id=next(i for i in map(str, range(99)) if not ours.has(i)))
+    here = sharing(ours, (CONNECTIONS, body(CONNECTIONS, "kafka", cluster_id="id")), (CONNECTIONS, source))
+    mirror = body(MIRRORS, "m", source={"name": "source"}, target={"name": "kafka"})
+
+    assert here.is_ours(MIRRORS)(mirror)
+    assert not here.is_ours(MIRRORS)(body(MIRRORS, "back", source={"name": "kafka"}, target={"name": "source"}))
+    assert not here.is_ours(CONNECTIONS)(source)
+    here.loops[MIRRORS].stand_by()
+    here.loops[MIRRORS].notice(None, mirror)
+    here.mirror_changed(mirror)
+    assert here.is_ours(CONNECTIONS)(source)
+    assert here.is_borrowed(source)

@@ -1,0 +1,114 @@
+"""What commands share that make, change or follow a resource: their options, and how they end."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from tidegate.cli.errors import CommandFailed, UsageError
+from tidegate.cli.reaching import dumped, kube_client, namespace_of_options
+from tidegate.cli.screen import Screen
+from tidegate.printable import visible
+
+if TYPE_CHECKING:
+    from tidegate.kube.client import KubeClient
+    from tidegate.kube.ports import Kind, Object
+
+
+def add_waiting(parser: argparse.ArgumentParser, default: str) -> None:
+    parser.add_argument("--no-wait", action="store_true", help="return as soon as the API server has taken it")
+    parser.add_argument(
+        "--timeout", default=default, metavar="DURATION", help=f"how long to wait ({default}); it goes on all the same"
+    )
+
+
+def add_making(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--dry-run", action="store_true", help="let the API server judge it, and create nothing")
+    parser.add_argument("--output", "-o", choices=("yaml", "json"), help="print the resource instead of creating it")
+
+
+def timeout_of(options: argparse.Namespace) -> float:
+    """In seconds. Raises ``UsageError``."""
+    from tidegate.resources.durations import parse_duration
+
+    try:
+        return parse_duration(options.timeout).total_seconds()
+    except ValueError as error:
+        raise UsageError(f"--timeout {options.timeout}: {error}") from None
+
+
+def carried_out(prog: str, options: argparse.Namespace, act: Callable[[KubeClient], bool], screen: Screen) -> int:
+    """0 where ``act`` says that it has succeeded, or 1."""
+    from tidegate.kube.api import NoCluster
+    from tidegate.kube.ports import KubeFailure
+
+    try:
+        return 0 if act(kube_client(options)) else 1
+    except (CommandFailed, KubeFailure, NoCluster) as failure:
+        screen.note(f"{prog}: {visible(str(failure))}")
+        return 1
+
+
+def printed(options: argparse.Namespace, asked: Mapping[str, Any], screen: Screen) -> bool:
+    """Whether it was to be printed, and was."""
+    if options.output is None:
+        return False
+    screen.show(dumped(asked, options.output))
+    return True
+
+
+def found(kube: KubeClient, kind: Kind, options: argparse.Namespace, name: str) -> Object:
+    """Raises ``CommandFailed`` where it is not there, and ``KubeFailure``."""
+    from tidegate.kube.ports import NotFound
+
+    namespace = namespace_of_options(options)
+    try:
+        return kube.get(kind, namespace, name)
+    except NotFound:
+        raise CommandFailed(f"there is no {kind.kind} {name} in namespace {namespace}") from None
+
+
+def create(
+    kube: KubeClient, kind: Kind, asked: Mapping[str, Any], options: argparse.Namespace, screen: Screen
+) -> Object:
+    """The new object. Raises ``KubeFailure``, and ``CommandFailed`` where it may be there all the same."""
+    from tidegate.kube.ports import KubeUnavailable, name_of
+
+    try:
+        made = kube.create(kind, asked, dry_run=options.dry_run)
+    except KubeUnavailable as failure:
+        if options.dry_run:
+            raise
+        where = f"kubectl get -n {asked['metadata']['namespace']} {kind.plural}"
+        raise CommandFailed(
+            f"{failure}. It may have been created all the same, and there would be two if it were created again: look "
+            f"first with {where}"
+        ) from failure
+    how = " (server dry run)" if options.dry_run else ""
+    screen.show(f"{kind.kind.lower()}.{kind.group}/{visible(name_of(made))} created{how}\n")
+    return made
+
+
+_TRIES: Final = 20
+
+
+def delete(kube: KubeClient, kind: Kind, body: Object, check: Callable[[Object], object]) -> None:
+    """Delete it as it was when ``check`` let it pass, again where its status was written meanwhile.
+
+    Raises what ``check`` raises, ``CommandFailed`` where it is gone or another, and ``KubeFailure``.
+    """
+    from tidegate.kube.ports import NotFound, name_of, namespace_of, uid_of
+
+    newest: Object = body
+    for _ in range(_TRIES):
+        check(newest)
+        if kube.remove(kind, newest):
+            return
+        try:
+            newest = kube.get(kind, namespace_of(body), name_of(body))
+        except NotFound:
+            raise CommandFailed(f"{kind.kind} {name_of(body)} is gone already") from None
+        if uid_of(newest) != uid_of(body):
+            raise CommandFailed(f"{kind.kind} {name_of(body)} is gone, and another one has its name: look at it first")
+    raise CommandFailed(f"{kind.kind} {name_of(body)} changes all the time, and is not deleted: try again")

@@ -1,0 +1,81 @@
+"""The commands that there are. What one needs is imported when it is called: that may take longer than the command."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Final
+
+from tidegate.cli.screen import Screen
+
+Run = Callable[[Sequence[str], Screen], int]
+MakeParser = Callable[[], ArgumentParser]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """``words``: by which it is called. ``module`` has ``<name>_parser`` and ``run_<name>``."""
+
+    words: tuple[str, ...]
+    arguments: str
+    about: str
+    module: str
+    name: str
+
+    def load(self) -> tuple[MakeParser, Run]:
+        module = import_module(f"tidegate.cli.{self.module}")
+        return getattr(module, f"{self.name}_parser"), getattr(module, f"run_{self.name}")
+
+    def parser(self) -> ArgumentParser:
+        """A new one, which says what the options are."""
+        made: ArgumentParser = getattr(import_module(f"tidegate.cli.{self.module}"), f"{self.name}_parser")()
+        return made
+
+
+def _command(called: str, arguments: str, about: str, module: str, name: str = "") -> Command:
+    words = tuple(called.split())
+    return Command(words, arguments, about, module, name or words[-1])
+
+
+COMMANDS: Final = (
+    _command("why", "GROUP OPTIONS", "why a group reads or does not: owners, lag, holds, what runs or waits", "why"),
+    _command("status", "OPTIONS", "connections, runs, pauses and what waits for a person, on one screen", "overview"),
+    _command("reset", "GROUP OPTIONS", "reset consumer groups by an OffsetReset of a Kubernetes cluster", "asking"),
+    _command("plan", "NAME", "what an OffsetReset would read again and skip", "planning"),
+    _command("approve", "NAME", "let that plan be applied", "approving"),
+    _command("watch", "NAME", "each step of an OffsetReset or a ConsumerGroupPause, until it is done", "watching"),
+    _command("cancel", "NAME", "end an OffsetReset that has not ended, and roll it back", "undoing"),
+    _command("undo", "NAME", "undo an OffsetReset by another one", "undoing"),
+    _command("pause", "GROUP OPTIONS", "pause consumer groups by a ConsumerGroupPause each", "pause_resources"),
+    _command("resume", "NAME", "resume what a ConsumerGroupPause pauses", "pause_resources"),
+    _command("parity", "OPTIONS", "whether offsets of another cluster mean the same records here", "parity"),
+    _command("topics", "OPTIONS", "between which times the partitions of topics were created", "topics"),
+    # Before ``audit``, with which it begins.
+    _command("audit log", "OPTIONS", "who had which committed offsets changed, as lines of JSON", "auditing", "audit"),
+    _command(
+        "audit",
+        "OPTIONS",
+        "what is about to go wrong with the groups of a cluster; it only looks",
+        "cluster_audit",
+        "cluster_audit",
+    ),
+    _command("env", "POLICY", "what an OffsetResetPolicy's consumers have to find in their environment", "env"),
+    _command("acls", "CONNECTION", "the permissions that a KafkaConnection's principals need in Kafka", "acls"),
+    _command("completion", "SHELL", "the script that completes all this in bash, zsh or fish", "completing"),
+)
+"""All but ``groups``, whose outputs and exit codes are those of Kafka's tool."""
+
+_WIDTH: Final = 35
+
+
+def usage() -> str:
+    lines = [("groups OPTIONS", "list, describe, pause, resume, release and reset consumer groups, by Kafka alone")]
+    lines += [(" ".join((*c.words, c.arguments)), c.about) for c in COMMANDS]
+    lines += [("COMMAND --help", "its options"), ("--version", "")]
+    told = [
+        f"{'usage:' if not n else '      '} {f'tidegate {called}':<{_WIDTH}} {about}"
+        for n, (called, about) in enumerate(lines)
+    ]
+    return "".join(f"{line.rstrip()}\n" for line in told)

@@ -1,0 +1,142 @@
+"""Waits until a resource is as it was asked for, and shows each step once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from tidegate.cli.errors import CommandFailed
+from tidegate.cli.screen import Screen
+from tidegate.clock import Clock
+from tidegate.kube.ports import Kind, Kube, KubeUnavailable, NotFound, Object, name_of, namespace_of, uid_of
+from tidegate.printable import visible
+from tidegate.resources.base import has_readable_status, read_status
+from tidegate.resources.conditions import COMPLETE, PAUSED, STALLED, find_condition, is_true
+from tidegate.resources.offset_reset import OffsetResetStatus
+from tidegate.resources.pause import PausePhase, PauseStatus
+from tidegate.resources.reset import ResetPhase, has_ended
+
+LOOK_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """How a resource stands. ``done``: whether it is as it was asked for; ``None``: not yet. ``refused``: why it will
+    not be, unless somebody corrects something."""
+
+    line: str
+    done: bool | None = None
+    refused: str = ""
+
+
+def reset_step(body: Object) -> Step:
+    if not has_readable_status(OffsetResetStatus, body):
+        return Step("its status was written by another version and can't be read")
+    status = read_status(OffsetResetStatus, body)
+    said = find_condition(status.conditions, COMPLETE)
+    line = f"{status.phase or ResetPhase.PENDING}: {said.message if said is not None else 'not begun'}"
+    if has_ended(status.phase):
+        return Step(line, done=status.phase is ResetPhase.SUCCEEDED)
+    if is_true(status.conditions, STALLED):
+        return Step(line, refused="it begins once that is corrected, or delete it")
+    return Step(line)
+
+
+def pause_step(body: Object, *, resumed: bool = False) -> Step:
+    """``resumed``: it is to be resumed and not to be paused."""
+    if not has_readable_status(PauseStatus, body):
+        return Step("its status was written by another version and can't be read")
+    status = read_status(PauseStatus, body)
+    phase = status.phase or PausePhase.PENDING
+    said = find_condition(status.conditions, PAUSED)
+    count = f" {status.paused}" if status.paused else ""
+    line = f"{phase}{count}: {said.message if said is not None else 'not begun'}"
+    if status.observed_generation != body["metadata"].get("generation"):
+        return Step(line)
+    if phase is (PausePhase.RESUMED if resumed else PausePhase.PAUSED):
+        return Step(line, done=True)
+    if not resumed and phase is PausePhase.RESUMED:
+        return Step(line, done=False)
+    if is_true(status.conditions, STALLED):
+        return Step(line, refused="it goes on once that is corrected, or delete it")
+    return Step(line)
+
+
+def follow(
+    kube: Kube,
+    kind: Kind,
+    made: Object,
+    step_of: Callable[[Object], Step],
+    clock: Clock,
+    timeout_s: float,
+    screen: Screen,
+) -> bool:
+    """Whether it has become as it was asked for. While the API server does not answer it is asked again.
+
+    Raises ``CommandFailed`` where it is refused, deleted, or not there in time.
+    """
+    label, told = f"{kind.kind} {name_of(made)}", ""
+    end = clock.monotonic() + timeout_s
+    while True:
+        body = _newest(kube, kind, made)
+        if body is not None:
+            step = step_of(body)
+            if step.line != told:
+                screen.note(visible(step.line))
+                told = step.line
+            if step.done is not None:
+                return step.done
+            if step.refused:
+                raise CommandFailed(f"{label} is refused; {step.refused}")
+        if clock.monotonic() >= end:
+            where = f"tidegate watch {name_of(made)} -n {namespace_of(made)}"
+            raise CommandFailed(f"{label} is not there in time; it goes on: {where}")
+        clock.sleep(LOOK_S)
+
+
+def follow_deletion(
+    kube: Kube,
+    kind: Kind,
+    made: Object,
+    step_of: Callable[[Object], Step],
+    clock: Clock,
+    timeout_s: float,
+    screen: Screen,
+) -> Step | None:
+    """Waits until it is gone; what it said last, if anything. Raises ``CommandFailed`` where it is not gone in time."""
+    last: Step | None = None
+    end = clock.monotonic() + timeout_s
+    while True:
+        try:
+            body = kube.get(kind, namespace_of(made), name_of(made))
+        except NotFound:
+            return last
+        except KubeUnavailable:
+            body = None
+        if body is not None:
+            if uid_of(body) != uid_of(made):
+                return last
+            step = step_of(body)
+            if last is None or step.line != last.line:
+                screen.note(visible(step.line))
+            last = step
+        if clock.monotonic() >= end:
+            raise CommandFailed(
+                f"{kind.kind} {name_of(made)} is not gone in time; its deletion goes on, and stays asked for"
+            )
+        clock.sleep(LOOK_S)
+
+
+def _newest(kube: Kube, kind: Kind, made: Object) -> Object | None:
+    """``None``: the API server does not answer for now."""
+    label = f"{kind.kind} {name_of(made)}"
+    try:
+        body = kube.get(kind, namespace_of(made), name_of(made))
+    except NotFound:
+        raise CommandFailed(f"{label} was deleted") from None
+    except KubeUnavailable:
+        return None
+    if uid_of(body) != uid_of(made):
+        raise CommandFailed(f"{label} was deleted, and another one has its name")
+    return body

@@ -1,0 +1,177 @@
+"""``tidegate pause`` and ``tidegate resume``: by ``ConsumerGroupPause``s, which the operator carries out.
+
+``tidegate groups --pause`` pauses by Kafka alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tidegate.cli.acting import add_making, add_waiting, carried_out, create, delete, found, timeout_of
+from tidegate.cli.errors import Parser, UsageError
+from tidegate.cli.reaching import add_kubernetes, dumped, named, namespace_of_options
+from tidegate.cli.screen import Screen
+
+if TYPE_CHECKING:
+    from tidegate.kube.client import KubeClient
+    from tidegate.kube.ports import Object
+
+
+def pause_parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="tidegate pause",
+        description="Pause partitions of consumer groups by a ConsumerGroupPause each, and wait until they are paused.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("group", nargs="+", metavar="GROUP", help="the id of a consumer group")
+    parser.add_argument("--connection", "-c", required=True, metavar="[NAMESPACE/]NAME", help="the KafkaConnection")
+    parser.add_argument("--name", metavar="NAME", help="of the pause; without it the API server chooses one")
+    parser.add_argument(
+        "--topic",
+        action="append",
+        default=[],
+        metavar="TOPIC[:0,1]",
+        help="may be given several times; without it, all that the group reads",
+    )
+    parser.add_argument("--reason", metavar="TEXT", help="for whoever finds the partitions paused")
+    parser.add_argument("--resume-after", metavar="DURATION", help="when they resume by themselves, such as 2h")
+    parser.add_argument("--drain-timeout", metavar="DURATION", help="how long owners may take to finish (30s)")
+    parser.add_argument(
+        "--workload",
+        action="append",
+        default=[],
+        metavar="KIND/NAME",
+        help="of apps/v1: scale it to 0 where consumers run no agent; pauses the whole group",
+    )
+    add_kubernetes(parser, of="of the pause")
+    add_making(parser)
+    add_waiting(parser, "2m")
+    return parser
+
+
+def run_pause(arguments: Sequence[str], screen: Screen) -> int:
+    """0 once all are paused, or were only to be created or printed; 1 otherwise. Raises ``UsageError``."""
+    options = pause_parser().parse_args(list(arguments))
+    timeout_s = timeout_of(options)
+    asked = [pause_of(options, group) for group in dict.fromkeys(options.group)]
+    if options.name is not None and len(asked) > 1:
+        raise UsageError("--name is for one group")
+    if options.output is not None:
+        whole = {"apiVersion": "v1", "kind": "List", "items": asked} if len(asked) > 1 else asked[0]
+        screen.show(dumped(whole, options.output))
+        return 0
+
+    def act(kube: KubeClient) -> bool:
+        from tidegate.cli.following import follow, pause_step
+        from tidegate.clock import SystemClock
+        from tidegate.kube.ports import PAUSES
+
+        made = [create(kube, PAUSES, each, options, screen) for each in asked]
+        if options.no_wait or options.dry_run:
+            return True
+        clock = SystemClock()
+        until = clock.monotonic() + timeout_s
+        done = True
+        for each in made:
+            done &= follow(kube, PAUSES, each, pause_step, clock, max(0.0, until - clock.monotonic()), screen)
+        return done
+
+    return carried_out("tidegate pause", options, act, screen)
+
+
+def pause_of(options: argparse.Namespace, group: str) -> dict[str, Any]:
+    """The ``ConsumerGroupPause`` that the options ask for. Raises ``UsageError``."""
+    from tidegate.cli.options import parse_topic
+    from tidegate.kube.ports import PAUSES
+    from tidegate.resources.base import InvalidResource, parse_spec
+    from tidegate.resources.pause import ConsumerGroupPauseSpec
+
+    where, name = named(options.connection, "")
+    spec: dict[str, Any] = {
+        "connectionRef": {"name": name, **({"namespace": where} if where else {})},
+        "group": group,
+    }
+    if options.topic:
+        spec["partitions"] = [
+            {"topic": each.topic, **({} if each.partitions is None else {"partitions": [*each.partitions]})}
+            for each in map(parse_topic, options.topic)
+        ]
+    given = {"reason": options.reason, "resumeAfter": options.resume_after, "drainTimeout": options.drain_timeout}
+    spec |= {member: value for member, value in given.items() if value is not None}
+    if options.workload:
+        spec["workloadRefs"] = [_workload(text) for text in options.workload]
+    asked = {
+        "apiVersion": PAUSES.api_version,
+        "kind": PAUSES.kind,
+        "metadata": {
+            "namespace": namespace_of_options(options),
+            **({"name": options.name} if options.name is not None else {"generateName": "pause-"}),
+        },
+        "spec": spec,
+    }
+    try:
+        parse_spec(ConsumerGroupPauseSpec, asked)
+    except InvalidResource as invalid:
+        raise UsageError(str(invalid)) from invalid
+    return asked
+
+
+def _workload(text: str) -> dict[str, str]:
+    kind, slash, name = text.partition("/")
+    if not slash or not name:
+        raise UsageError(f"--workload {text}: must be KIND/NAME, such as Deployment/payments")
+    return {"apiVersion": "apps/v1", "kind": kind, "name": name}
+
+
+# --- resume -----------------------------------------------------------------------------------------------------------
+
+
+def resume_parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="tidegate resume",
+        description="Resume what a ConsumerGroupPause pauses, by deleting it, and wait until it is resumed.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("name", nargs="+", metavar="NAME", help="of the ConsumerGroupPause")
+    parser.add_argument("--keep", action="store_true", help="set spec.suspend instead of deleting it")
+    add_kubernetes(parser, of="its namespace")
+    add_waiting(parser, "2m")
+    return parser
+
+
+def run_resume(arguments: Sequence[str], screen: Screen) -> int:
+    """0 once all are resumed, or it was only to be asked for; 1 otherwise. Raises ``UsageError``."""
+    options = resume_parser().parse_args(list(arguments))
+    timeout_s = timeout_of(options)
+
+    def act(kube: KubeClient) -> bool:
+        # All of them are there before anything is done to one.
+        from tidegate.kube.ports import PAUSES
+
+        bodies = [found(kube, PAUSES, options, name) for name in dict.fromkeys(options.name)]
+        for body in bodies:
+            _resume(kube, body, options, timeout_s, screen)
+        return True
+
+    return carried_out("tidegate resume", options, act, screen)
+
+
+def _resume(kube: KubeClient, body: Object, options: argparse.Namespace, timeout_s: float, screen: Screen) -> None:
+    from tidegate.cli.following import follow, follow_deletion, pause_step
+    from tidegate.clock import SystemClock
+    from tidegate.kube.ports import PAUSES, name_of
+
+    name, step = name_of(body), partial(pause_step, resumed=True)
+    if options.keep:
+        body = kube.change_spec(PAUSES, body, {"suspend": True})
+        if not options.no_wait:
+            follow(kube, PAUSES, body, step, SystemClock(), timeout_s, screen)
+        screen.show(f"consumergrouppause.tidegate.io/{name} suspended\n")
+        return
+    delete(kube, PAUSES, body, lambda _: None)
+    if not options.no_wait:
+        follow_deletion(kube, PAUSES, body, step, SystemClock(), timeout_s, screen)
+    screen.show(f"consumergrouppause.tidegate.io/{name} {'is being deleted' if options.no_wait else 'deleted'}\n")

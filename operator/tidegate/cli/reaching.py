@@ -1,0 +1,76 @@
+"""What commands for an incident share: how they reach Kafka and Kubernetes, and how they print for programs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tidegate.kube.kubeconfig import own_namespace
+
+if TYPE_CHECKING:
+    from tidegate.kube.client import KubeClient
+
+Named = tuple[str, str]
+"""Namespace and name."""
+
+
+def add_kubernetes(parser: argparse.ArgumentParser, *, of: str, all_namespaces: bool = False) -> None:
+    """``of``: whose namespace it is."""
+    kubernetes = parser.add_argument_group("Kubernetes")
+    kubernetes.add_argument("--namespace", "-n", metavar="NAMESPACE", help=f"{of}; absent, that of the kubeconfig")
+    if all_namespaces:
+        kubernetes.add_argument("--all-namespaces", "-A", action="store_true", help="of all namespaces")
+    kubernetes.add_argument("--context", metavar="CONTEXT", help="of the kubeconfig; absent, its current one")
+
+
+def add_kafka(parser: argparse.ArgumentParser) -> None:
+    kafka = parser.add_argument_group("Kafka")
+    kafka.add_argument("--bootstrap-server", metavar="HOST:PORT", help="the server(s) to connect to")
+    kafka.add_argument("--command-config", type=Path, metavar="FILE", help="properties to connect with")
+    kafka.add_argument("--control-topic", metavar="TOPIC", help="where holds are written")
+    kafka.add_argument("--ack-topic", metavar="TOPIC", help="where the agents' acks are read")
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--output", "-o", choices=("text", "json", "yaml"), default="text", help="for a person, or for programs"
+    )
+
+
+def namespace_of_options(options: argparse.Namespace) -> str:
+    return options.namespace or own_namespace(os.environ, options.context)
+
+
+def with_namespace(options: argparse.Namespace) -> argparse.Namespace:
+    """The same, with the namespace that it is about where none was given."""
+    options.namespace = namespace_of_options(options)
+    return options
+
+
+def kube_client(options: argparse.Namespace, *, everywhere: bool = False) -> KubeClient:
+    """Raises ``NoCluster``. The Kubernetes client is imported only now."""
+    from tidegate.clock import SystemClock
+    from tidegate.kube.api import default_api_client
+    from tidegate.kube.client import KubeClient
+
+    namespaces = [] if everywhere else [namespace_of_options(options)]
+    return KubeClient(default_api_client(options.context), SystemClock(), namespaces)
+
+
+def dumped(value: Mapping[str, Any], output: str) -> str:
+    """As JSON in ASCII, which drives no terminal; or the same as YAML."""
+    if output == "json":
+        return json.dumps(value, indent=2) + "\n"
+    import yaml
+
+    return str(yaml.safe_dump(value, sort_keys=False))
+
+
+def named(text: str, namespace: str) -> Named:
+    """``[NAMESPACE/]NAME``."""
+    of, _, name = text.rpartition("/")
+    return of or namespace, name

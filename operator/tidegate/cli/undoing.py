@@ -1,0 +1,150 @@
+"""``tidegate undo``: an ``OffsetReset`` that undoes another one; ``tidegate cancel``: ends one that has not ended."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tidegate.cli.acting import add_making, add_waiting, carried_out, create, delete, found, printed, timeout_of
+from tidegate.cli.errors import CommandFailed, Parser, UsageError
+from tidegate.cli.reaching import add_kubernetes, named, namespace_of_options
+from tidegate.cli.screen import Screen
+
+if TYPE_CHECKING:
+    from tidegate.kube.client import KubeClient
+    from tidegate.kube.ports import Object
+
+
+def undo_parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="tidegate undo",
+        description="Undo an OffsetReset by another one, which commits the offsets from just before it again.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("reset", metavar="NAME", help="of the OffsetReset that is to be undone")
+    parser.add_argument("--name", metavar="NAME", help="of the new one; without it the API server chooses one")
+    parser.add_argument("--group", metavar="GROUP", help="its group, for one that was deleted; then also --connection")
+    parser.add_argument(
+        "--connection", "-c", metavar="[NAMESPACE/]NAME", help="its KafkaConnection, for one that was deleted"
+    )
+    parser.add_argument("--manual", action="store_true", help="ask in your name, and wait for an approval of the plan")
+    add_kubernetes(parser, of="of the OffsetReset")
+    add_making(parser)
+    add_waiting(parser, "15m")
+    return parser
+
+
+def run_undo(arguments: Sequence[str], screen: Screen) -> int:
+    """0 once it has succeeded, or was only to be created or printed; 1 otherwise. Raises ``UsageError``."""
+    options = undo_parser().parse_args(list(arguments))
+    if (options.group is None) != (options.connection is None):
+        raise UsageError("--group and --connection need each other")
+    timeout_s = timeout_of(options)
+
+    def act(kube: KubeClient) -> bool:
+        from tidegate.cli.asking import in_own_name
+        from tidegate.cli.following import follow, reset_step
+        from tidegate.clock import SystemClock
+        from tidegate.kube.ports import RESETS
+
+        undone = None if options.group is not None else found(kube, RESETS, options, options.reset)
+        asked = in_own_name(undo_of(options, undone), kube.own_name)
+        if printed(options, asked, screen):
+            return True
+        made = create(kube, RESETS, asked, options, screen)
+        if options.no_wait or options.dry_run:
+            return True
+        return follow(kube, RESETS, made, reset_step, SystemClock(), timeout_s, screen)
+
+    return carried_out("tidegate undo", options, act, screen)
+
+
+def undo_of(options: argparse.Namespace, undone: Object | None) -> dict[str, Any]:
+    """The ``OffsetReset`` that undoes this one, or the one that is not there any more. Raises ``CommandFailed``."""
+    from tidegate.kube.ports import RESETS
+    from tidegate.resources.base import InvalidResource, parse_spec
+    from tidegate.resources.offset_reset import OffsetResetSpec, parse_offset_reset
+
+    namespace = namespace_of_options(options)
+    if undone is not None:
+        spec = undone.get("spec") or {}
+        of = {name: spec[name] for name in ("connectionRef", "group", "groups") if name in spec}
+    else:
+        where, name = named(options.connection, "")
+        of = {"connectionRef": {"name": name, **({"namespace": where} if where else {})}, "group": options.group}
+    asked = {
+        "apiVersion": RESETS.api_version,
+        "kind": RESETS.kind,
+        "metadata": {
+            "namespace": namespace,
+            **({"name": options.name} if options.name is not None else {"generateName": "undo-"}),
+        },
+        "spec": {**of, "to": {"undo": options.reset}, **({"approval": "Manual"} if options.manual else {})},
+    }
+    try:
+        if options.name is None:
+            parse_spec(OffsetResetSpec, asked)
+        else:
+            parse_offset_reset(asked)
+    except InvalidResource as invalid:
+        raise CommandFailed(str(invalid)) from invalid
+    return asked
+
+
+# --- cancel -----------------------------------------------------------------------------------------------------------
+
+
+def cancel_parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="tidegate cancel",
+        description="Delete an OffsetReset that has not ended: what it has changed is rolled back, then it is gone.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("name", metavar="NAME", help="of the OffsetReset")
+    add_kubernetes(parser, of="its namespace")
+    add_waiting(parser, "5m")
+    return parser
+
+
+def run_cancel(arguments: Sequence[str], screen: Screen) -> int:
+    """0 once it is gone, or its deletion was only to be asked for; 1 otherwise. Raises ``UsageError``."""
+    options = cancel_parser().parse_args(list(arguments))
+    timeout_s = timeout_of(options)
+
+    def act(kube: KubeClient) -> bool:
+        from tidegate.cli.following import follow_deletion, reset_step
+        from tidegate.clock import SystemClock
+        from tidegate.kube.ports import RESETS
+
+        body = found(kube, RESETS, options, options.name)
+        asker = cancellable(body)
+        if asker:
+            screen.note(
+                f"OffsetResetPolicy {asker} has asked for it: remove spec.reset there, or give it another id, or it is "
+                "created again unless it has begun"
+            )
+        delete(kube, RESETS, body, cancellable)
+        if options.no_wait:
+            screen.show(f"offsetreset.tidegate.io/{options.name} is being deleted\n")
+            return True
+        follow_deletion(kube, RESETS, body, reset_step, SystemClock(), timeout_s, screen)
+        screen.show(f"offsetreset.tidegate.io/{options.name} deleted\n")
+        return True
+
+    return carried_out("tidegate cancel", options, act, screen)
+
+
+def cancellable(body: Object) -> str:
+    """The policy that has asked for it, or nothing. Raises ``CommandFailed`` for one that has ended."""
+    from tidegate.kube.ports import name_of
+    from tidegate.resources.base import read_status
+    from tidegate.resources.offset_reset import OffsetResetStatus
+    from tidegate.resources.reset import has_ended
+
+    phase = read_status(OffsetResetStatus, body).phase
+    if has_ended(phase):
+        how = f"; tidegate undo {name_of(body)} undoes it" if phase == "Succeeded" else ""
+        raise CommandFailed(f"OffsetReset {name_of(body)} has ended as {phase}, so there is nothing to cancel{how}")
+    owners = body["metadata"].get("ownerReferences") or ()
+    return next((str(o.get("name", "")) for o in owners if o.get("kind") == "OffsetResetPolicy"), "")

@@ -1,0 +1,206 @@
+"""``tidegate why``: why a group reads, or does not read, in plain sentences."""
+
+from __future__ import annotations
+
+import argparse
+import io
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tidegate.cli.errors import Parser, UsageError
+from tidegate.cli.reaching import (
+    Named,
+    add_kafka,
+    add_kubernetes,
+    add_output,
+    dumped,
+    kube_client,
+    named,
+    namespace_of_options,
+)
+from tidegate.cli.screen import Screen
+
+if TYPE_CHECKING:
+    from tidegate.admin.secret_files import SecretFiles
+    from tidegate.incident.account import Account
+    from tidegate.incident.seen import KafkaSeen, KubeSeen, Seen, Unseen
+    from tidegate.kafka.connection import Connection
+    from tidegate.kube.client import KubeClient
+    from tidegate.resources.connection import KafkaConnectionSpec
+
+_SOCKET_TIMEOUT = "socket.timeout.ms"
+_PATIENCE_MS = "5000"
+"""Of one request: whoever asks is in a hurry."""
+
+
+def why_parser() -> argparse.ArgumentParser:
+    """The parser of ``tidegate why``; it raises ``UsageError``."""
+    parser = Parser(
+        prog="tidegate why",
+        description="Say in plain sentences who owns what of a consumer group, how far it has read, what is held by "
+        "whom, and what runs or waits. Changes nothing, and says what it could not see.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("group", metavar="GROUP", help="the id of the consumer group")
+    parser.add_argument(
+        "--connection",
+        "-c",
+        metavar="[NAMESPACE/]NAME",
+        help="the KafkaConnection: its servers and topics where they are not given, and only its cluster's resources",
+    )
+    add_kafka(parser)
+    add_kubernetes(parser, of="of the resources", all_namespaces=True)
+    parser.add_argument("--no-kubernetes", action="store_true", help="ask Kafka only")
+    add_output(parser)
+    return parser
+
+
+def run_why(arguments: Sequence[str], screen: Screen) -> int:
+    """0; 1 where neither Kafka nor Kubernetes was reached. Raises ``UsageError``."""
+    options = why_parser().parse_args(list(arguments))
+    if options.no_kubernetes and options.connection:
+        raise UsageError("--connection is read from Kubernetes: leave out one of it and --no-kubernetes")
+    if options.no_kubernetes and not options.bootstrap_server:
+        raise UsageError("--no-kubernetes needs --bootstrap-server")
+
+    from tidegate.admin.secret_files import SecretFiles
+    from tidegate.incident.account import account_of
+
+    with closing(SecretFiles()) as secrets:
+        seen = _Look(options, screen, secrets).seen()
+    account = account_of(seen)
+    _show(options, seen, account, screen)
+    reached = seen.kafka is not None and seen.kafka.is_reached
+    return 0 if reached or seen.kube is not None else 1
+
+
+def _show(options: argparse.Namespace, seen: Seen, account: Account, screen: Screen) -> None:
+    from tidegate.incident.as_json import as_json
+    from tidegate.incident.sentences import sections
+
+    told = sections(seen, account)
+    if options.output != "text":
+        screen.show(dumped(as_json(seen, account, told), options.output))
+        return
+    if isinstance(screen.out, io.TextIOWrapper):
+        screen.out.reconfigure(errors="backslashreplace")  # a terminal without UTF-8
+    screen.show("\n".join(f"{s.title}\n" + "".join(f"  {line}\n" for line in s.sentences) for s in told))
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """One look at both."""
+
+    options: argparse.Namespace
+    screen: Screen
+    secrets: SecretFiles
+
+    def seen(self) -> Seen:
+        """Raises ``UsageError``."""
+        from tidegate.clock import SystemClock
+        from tidegate.incident.gather_kube import of_cluster
+        from tidegate.incident.seen import Seen
+
+        unseen: list[Unseen] = []
+        kube = self._kube(unseen)
+        connection = self._connection()
+        spec = self._spec(kube, connection, unseen) if kube is not None and connection is not None else None
+        config = self._config(spec, unseen)
+        # At once: each may have to wait for what does not answer.
+        with ThreadPoolExecutor(2, thread_name_prefix="tidegate-why") as threads:
+            by_kafka = threads.submit(self._by_kafka, config) if config is not None else None
+            by_kube = threads.submit(self._by_kube, kube, connection) if kube is not None else None
+            from_kafka = by_kafka.result() if by_kafka is not None else None
+            from_kube = by_kube.result() if by_kube is not None else None
+        if from_kube is not None and not from_kube.listed:
+            unseen += from_kube.unseen
+            from_kube = None
+        if from_kube is not None and from_kafka is not None and from_kafka.cluster_id and connection is None:
+            from_kube = of_cluster(from_kube, from_kafka.cluster_id)
+        return Seen(self.options.group, SystemClock().now(), from_kafka, from_kube, tuple(unseen))
+
+    def _connection(self) -> Named | None:
+        if self.options.connection is None:
+            return None
+        return named(self.options.connection, namespace_of_options(self.options))
+
+    def _kube(self, unseen: list[Unseen]) -> KubeClient | None:
+        from tidegate.incident.seen import Unseen
+        from tidegate.kube.api import NoCluster
+
+        if self.options.no_kubernetes:
+            unseen.append(Unseen("resources in Kubernetes", "--no-kubernetes: they were not asked for"))
+            return None
+        try:
+            return kube_client(self.options, everywhere=self.options.all_namespaces)
+        except NoCluster as failure:
+            unseen.append(Unseen("resources in Kubernetes", str(failure)))
+            return None
+
+    def _spec(self, kube: KubeClient, connection: Named, unseen: list[Unseen]) -> KafkaConnectionSpec | None:
+        from tidegate.incident.seen import Unseen
+        from tidegate.kube.ports import CONNECTIONS, KubeFailure, NotFound
+        from tidegate.resources.base import InvalidResource, parse_spec
+        from tidegate.resources.connection import KafkaConnectionSpec
+
+        label = "/".join(connection)
+        try:
+            return parse_spec(KafkaConnectionSpec, kube.get(CONNECTIONS, *connection))
+        except NotFound:
+            raise UsageError(f"--connection {label}: there is no such KafkaConnection") from None
+        except (KubeFailure, InvalidResource) as failure:
+            unseen.append(Unseen(f"KafkaConnection {label}", str(failure)))
+            return None
+
+    def _config(self, spec: KafkaConnectionSpec | None, unseen: list[Unseen]) -> Connection | None:
+        """How to reach Kafka; the credentials of a KafkaConnection are nothing that a person needs to be able to read.
+
+        Raises ``UsageError``.
+        """
+        from tidegate.cli.command_config import read_command_config
+        from tidegate.incident.seen import Unseen
+
+        servers = self.options.bootstrap_server
+        if servers is None:
+            if spec is None:
+                unseen.append(Unseen("Kafka", "no --bootstrap-server was given, nor a --connection that could be read"))
+                return None
+            if (spec.tls or spec.authentication) and self.options.command_config is None:
+                why = "the KafkaConnection needs TLS or credentials, which are not read: give --command-config"
+                unseen.append(Unseen("Kafka", why))
+                return None
+            servers = spec.bootstrap_servers
+        config = read_command_config(self.options.command_config, servers, self.secrets)
+        if config.ignored:
+            self.screen.note(f"Ignored in --command-config: {', '.join(config.ignored)}")
+        connection = config.connection
+        topic = self.options.control_topic or (spec.control_topic.name if spec is not None else None)
+        acks = self.options.ack_topic or (spec.control_topic.ack_topic if spec is not None else None)
+        properties = {_SOCKET_TIMEOUT: _PATIENCE_MS, **connection.properties}
+        return replace(
+            connection,
+            control_topic=topic or connection.control_topic,
+            ack_topic=acks or connection.ack_topic,
+            properties=properties,
+        )
+
+    def _by_kafka(self, connection: Connection) -> KafkaSeen:
+        from tidegate.incident.gather_kafka import look_at_kafka
+        from tidegate.kafka_client.client import KafkaClient
+        from tidegate.kafka_client.settings import BadConnection
+
+        try:
+            with closing(KafkaClient(connection)) as kafka:
+                return look_at_kafka(kafka, self.options.group, connection.control_topic)
+        except BadConnection as error:
+            raise UsageError(str(error)) from error
+
+    def _by_kube(self, kube: KubeClient, connection: Named | None) -> KubeSeen:
+        from tidegate.incident.gather_kube import look_at_kubernetes
+
+        everywhere = self.options.all_namespaces
+        where = "all namespaces" if everywhere else f"namespace {namespace_of_options(self.options)}"
+        return look_at_kubernetes(kube, self.options.group, where=where, connection=connection)

@@ -1,0 +1,241 @@
+"""Looks for the resources that are about a group; what can't be read is left out, and said to be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import TypeVar
+
+from tidegate.incident.seen import (
+    Common,
+    ConnectionSeen,
+    KubeSeen,
+    Named,
+    PauseSeen,
+    PolicySeen,
+    ResetSeen,
+    Unseen,
+)
+from tidegate.kafka.names import is_allowed
+from tidegate.kube.ports import (
+    APPROVALS,
+    CONNECTIONS,
+    PAUSES,
+    POLICIES,
+    RESETS,
+    Kind,
+    Kube,
+    KubeFailure,
+    KubeUnavailable,
+    Object,
+    connection_named,
+    name_of,
+    namespace_of,
+    uid_of,
+)
+from tidegate.resources.approval import OffsetResetApprovalStatus
+from tidegate.resources.base import (
+    InvalidResource,
+    SpecModel,
+    StatusModel,
+    has_readable_status,
+    parse_spec,
+    read_status,
+)
+from tidegate.resources.conditions import EFFECTIVE, find_condition
+from tidegate.resources.connection import ConnectionStatus, KafkaConnectionSpec
+from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
+from tidegate.resources.pause import ConsumerGroupPauseSpec, PauseStatus
+from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
+from tidegate.resources.timestamps import parse_timestamp
+
+Spec = TypeVar("Spec", bound=SpecModel)
+Status = TypeVar("Status", bound=StatusModel)
+
+
+class Listings:
+    """Lists one kind after the other, each of which may be forbidden; an API server that is away is asked once."""
+
+    def __init__(self, kube: Kube) -> None:
+        self._kube = kube
+        self._is_away = False
+        self.unseen: list[Unseen] = []
+        self.listed = 0
+
+    def of(self, kind: Kind) -> Sequence[Object]:
+        if self._is_away:
+            return ()
+        try:
+            found = self._kube.list(kind)
+        except KubeUnavailable as failure:
+            self._is_away = True
+            which = f"{kind.plural} and what was to be looked at next" if self.listed else "all resources"
+            self.unseen.append(Unseen(f"{which} in Kubernetes", str(failure)))
+        except KubeFailure as failure:
+            self.unseen.append(Unseen(kind.plural, str(failure)))
+        else:
+            self.listed += 1
+            return found
+        return ()
+
+    def named(self, kind: Kind, named: Named) -> Object | None:
+        """One object that no listing has."""
+        label = f"{kind.kind} {'/'.join(named)}"
+        if self._is_away or not named[1]:
+            return None
+        try:
+            return self._kube.get(kind, *named)
+        except KubeFailure as failure:
+            self._is_away = isinstance(failure, KubeUnavailable)
+            self.unseen.append(Unseen(label, str(failure)))
+            return None
+
+
+def look_at_kubernetes(kube: Kube, group_id: str, *, where: str, connection: Named | None = None) -> KubeSeen:
+    """What ``kube`` lists that is about the group; raises nothing for what the API server refuses or does not answer.
+
+    ``connection``: only what goes through this KafkaConnection, or through another one to the same cluster.
+    """
+    listings = Listings(kube)
+    connections = {(namespace_of(body), name_of(body)): body for body in listings.of(CONNECTIONS)}
+    found = {kind: [body for body in listings.of(kind) if _is_about(body, group_id)] for kind in (PAUSES, RESETS)}
+    found[POLICIES] = [body for body in listings.of(POLICIES) if _is_about(body, group_id)]
+    named = {connection_named(body) for bodies in found.values() for body in bodies}
+    if connection is not None:
+        named.add(connection)
+    for each in sorted(named - connections.keys()):
+        body = listings.named(CONNECTIONS, each)
+        if body is not None:
+            connections[each] = body
+    seen = {key: connection_seen(body) for key, body in connections.items()}
+    kept = {
+        kind: [body for body in bodies if _goes_there(connection_named(body), seen, connection)]
+        for kind, bodies in found.items()
+    }
+    approvals = _approvals(listings) if kept[RESETS] else {}
+    return KubeSeen(
+        where,
+        pauses=tuple(map(pause_seen, kept[PAUSES])),
+        resets=tuple(reset_seen(body, approvals.get(_key(body), ())) for body in kept[RESETS]),
+        policies=tuple(map(policy_seen, kept[POLICIES])),
+        connections={key: value for key, value in seen.items() if key in named},
+        of_others=sum(map(len, found.values())) - sum(map(len, kept.values())),
+        listed=listings.listed,
+        unseen=tuple(listings.unseen),
+    )
+
+
+def _key(body: Object) -> Named:
+    return namespace_of(body), name_of(body)
+
+
+def _is_about(body: Object, group_id: str) -> bool:
+    """Whether its spec names the group, or a pattern of it; read as it is, since other versions' specs count, too."""
+    spec = body.get("spec") or {}
+    if spec.get("group") == group_id:
+        return True
+    patterns, exclude = (tuple(map(str, spec.get(name) or ())) for name in ("groups", "exclude"))
+    return is_allowed(group_id, patterns) and not is_allowed(group_id, exclude)
+
+
+def _goes_there(named: Named, connections: Mapping[Named, ConnectionSeen], wanted: Named | None) -> bool:
+    if wanted is None or named == wanted:
+        return True
+    # Two connections may be to one cluster.
+    mine = _cluster_id(connections.get(wanted))
+    return mine is not None and mine == _cluster_id(connections.get(named))
+
+
+def _cluster_id(connection: ConnectionSeen | None) -> str | None:
+    return connection.status.cluster_id if connection is not None and connection.status is not None else None
+
+
+def of_cluster(kube: KubeSeen, cluster_id: str) -> KubeSeen:
+    """Without what goes to another cluster, by the status of its KafkaConnection; what does not tell is kept. Pure."""
+
+    def is_there(common: Common) -> bool:
+        return _may_reach(kube.connections.get(common.connection), cluster_id)
+
+    pauses = tuple(p for p in kube.pauses if is_there(p.common))
+    resets = tuple(r for r in kube.resets if is_there(r.common))
+    policies = tuple(p for p in kube.policies if is_there(p.common))
+    before = len(kube.pauses) + len(kube.resets) + len(kube.policies)
+    return replace(
+        kube,
+        pauses=pauses,
+        resets=resets,
+        policies=policies,
+        connections={key: c for key, c in kube.connections.items() if _may_reach(c, cluster_id)},
+        of_others=kube.of_others + before - len(pauses) - len(resets) - len(policies),
+    )
+
+
+def _may_reach(connection: ConnectionSeen | None, cluster_id: str) -> bool:
+    """Whether it may be to this cluster."""
+    return _cluster_id(connection) in (None, cluster_id)
+
+
+def _approvals(listings: Listings) -> Mapping[Named, tuple[str, ...]]:
+    """By OffsetReset, what the operator has said of each approval of it."""
+    found: dict[Named, tuple[str, ...]] = {}
+    for body in listings.of(APPROVALS):
+        key = (namespace_of(body), str((body.get("spec") or {}).get("reset", "")))
+        said = find_condition(read_status(OffsetResetApprovalStatus, body).conditions, EFFECTIVE)
+        text = "the operator has not looked at it yet" if said is None else f"{said.reason}: {said.message}"
+        found[key] = (*found.get(key, ()), f"OffsetResetApproval {name_of(body)}: {text}")
+    return found
+
+
+# --- one object -------------------------------------------------------------------------------------------------------
+
+
+def pause_seen(body: Object) -> PauseSeen:
+    spec, problem = _spec(ConsumerGroupPauseSpec, body)
+    return PauseSeen(_common(body, problem), spec, _status(PauseStatus, body))
+
+
+def reset_seen(body: Object, approvals: tuple[str, ...] = ()) -> ResetSeen:
+    spec, problem = _spec(OffsetResetSpec, body)
+    return ResetSeen(_common(body, problem), spec, _status(OffsetResetStatus, body), approvals)
+
+
+def policy_seen(body: Object) -> PolicySeen:
+    spec, problem = _spec(OffsetResetPolicySpec, body)
+    return PolicySeen(_common(body, problem), spec, _status(PolicyStatus, body))
+
+
+def connection_seen(body: Object) -> ConnectionSeen:
+    spec, problem = _spec(KafkaConnectionSpec, body)
+    return ConnectionSeen(_common(body, problem), spec, _status(ConnectionStatus, body))
+
+
+def _common(body: Object, problem: str) -> Common:
+    metadata = body["metadata"]
+    return Common(
+        namespace=namespace_of(body),
+        name=name_of(body),
+        uid=uid_of(body),
+        connection=connection_named(body),
+        created_at=_timestamp(metadata.get("creationTimestamp")),
+        is_deleting=bool(metadata.get("deletionTimestamp")),
+        problem=problem,
+    )
+
+
+def _timestamp(text: object) -> datetime | None:
+    try:
+        return parse_timestamp(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+
+
+def _spec(model: type[Spec], body: Object) -> tuple[Spec | None, str]:
+    try:
+        return parse_spec(model, body), ""
+    except InvalidResource as invalid:
+        return None, str(invalid)
+
+
+def _status(model: type[Status], body: Object) -> Status | None:
+    return read_status(model, body) if has_readable_status(model, body) else None

@@ -1,0 +1,218 @@
+"""What the resources of a group say, in plain sentences. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from shlex import quote
+from typing import Final
+
+from tidegate.incident.seen import (
+    MOST_RESOURCES,
+    Common,
+    ConnectionSeen,
+    KubeSeen,
+    PauseSeen,
+    PolicySeen,
+    ResetSeen,
+)
+from tidegate.incident.words import counted, time_text
+from tidegate.printable import visible
+from tidegate.resources.conditions import (
+    COMPLETE,
+    PAUSED,
+    READY,
+    RETAINED,
+    STALLED,
+    Condition,
+    Conditions,
+    ConditionStatus,
+    find_condition,
+    is_true,
+)
+from tidegate.resources.durations import format_duration
+from tidegate.resources.pause import PausePhase
+from tidegate.resources.reset import ApprovalMode, ResetPhase, has_ended
+
+_UNREADABLE: Final = "its status was written by another version and can't be read"
+
+
+def has_reset_ended(reset: ResetSeen) -> bool:
+    return reset.status is not None and has_ended(reset.status.phase)
+
+
+def awaits_person(reset: ResetSeen) -> bool:
+    """Whether its plan waits for an approval."""
+    return reset.status is not None and reset.status.phase is ResetPhase.AWAITING_APPROVAL
+
+
+def in_short_of_resources(kube: KubeSeen | None) -> Iterator[str]:
+    if kube is None:
+        return
+    waiting = [reset for reset in kube.resets if not has_reset_ended(reset)]
+    for reset in waiting[:MOST_RESOURCES]:
+        phase = reset.status.phase if reset.status is not None and reset.status.phase is not None else None
+        does = (
+            "waits for somebody's approval"
+            if awaits_person(reset)
+            else f"is {phase.value}"
+            if phase
+            else "has not begun"
+        )
+        yield f"OffsetReset {visible(reset.common.label)} {does}."
+    if kube.complete and not waiting:
+        yield f"No OffsetReset of the group is in progress or waits in {visible(kube.where)}."
+
+
+def resources_told(kube: KubeSeen | None, now: datetime) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Titles and sentences; without sentences where there is nothing of the kind."""
+    if kube is None:
+        return
+    running = [reset for reset in kube.resets if not has_reset_ended(reset)]
+    ended = sorted((r for r in kube.resets if has_reset_ended(r)), key=lambda r: _finished(r) or now, reverse=True)
+    resets = [*(s for r in running[:MOST_RESOURCES] for s in reset_told(r, now))]
+    if ended:
+        resets += [f"The one that ended last: {_ended(ended[0], now)}"]
+    yield "Resets", tuple(resets)
+    yield "Pauses", tuple(s for p in kube.pauses[:MOST_RESOURCES] for s in pause_told(p, now))
+    yield "What is kept for the group", tuple(s for p in kube.policies[:MOST_RESOURCES] for s in policy_told(p, now))
+    yield "Connections", tuple(s for c in kube.connections.values() for s in connection_told(c))
+    if kube.of_others:
+        many = counted(kube.of_others, "resource")
+        yield (
+            "Left out",
+            (f"{many} for a group of this name, whose KafkaConnection is another one, or to another cluster.",),
+        )
+
+
+def _beginning(common: Common, kind: str) -> Iterator[str]:
+    if common.is_deleting:
+        yield f"{kind} {visible(common.label)} is being deleted."
+    if common.problem:
+        yield f"{kind} {visible(common.label)} can't be read by this version: {visible(common.problem)}"
+
+
+def _said(conditions: Conditions, kind: str) -> str:
+    """A condition's reason and message as a sentence's end."""
+    said = find_condition(conditions, kind)
+    return f"{said.reason}: {visible(said.message)}" if said is not None else "nothing is said about it yet"
+
+
+# --- resets -----------------------------------------------------------------------------------------------------------
+
+
+def reset_told(reset: ResetSeen, now: datetime) -> Iterator[str]:
+    """One that has not ended: its phase, what it waits for, and until when."""
+    common, spec, status = reset.common, reset.spec, reset.status
+    yield from _beginning(common, "OffsetReset")
+    name = f"OffsetReset {visible(common.label)}"
+    if status is None:
+        yield f"{name}: {_UNREADABLE}, so it is left alone, and other resets of the group wait."
+        return
+    phase = status.phase or ResetPhase.PENDING
+    begun = f", begun at {time_text(status.started_at, now)}" if status.started_at is not None else ", not begun"
+    yield f"{name} is {phase.value}{begun}. {_said(status.conditions, COMPLETE)}"
+    if is_true(status.conditions, STALLED):
+        yield f"  It is refused: {_said(status.conditions, STALLED)}"
+    if spec is None:
+        return
+    if status.started_at is not None:
+        until = time_text(status.started_at + spec.deadline, now)
+        yield f"  It is stopped and rolled back at {until}, unless it is done by then."
+    if spec.suspend:
+        yield "  It is suspended (spec.suspend): it does not begin, and an approved plan is not applied."
+    if phase is ResetPhase.AWAITING_APPROVAL and status.digest:
+        yield f"  To look at the plan: {_command('plan', common)}"
+        yield f"  To approve it: {_command('approve', common)} --plan {status.digest}"
+    elif spec.approval is ApprovalMode.MANUAL and status.approval is not None:
+        at = time_text(status.approval.approved_at, now)
+        yield f"  Its plan was approved by {visible(status.approval.approver)} at {at}."
+    for approval in reset.approvals if awaits_person(reset) else ():
+        yield f"  {visible(approval)}"
+
+
+def _command(command: str, common: Common) -> str:
+    return f"tidegate {command} {quote(visible(common.name))} -n {quote(visible(common.namespace))}"
+
+
+def _finished(reset: ResetSeen) -> datetime | None:
+    return reset.status.finished_at if reset.status is not None else None
+
+
+def _ended(reset: ResetSeen, now: datetime) -> str:
+    status = reset.status
+    if status is None or status.phase is None:
+        return f"OffsetReset {visible(reset.common.label)}: {_UNREADABLE}."
+    said = find_condition(status.conditions, COMPLETE)
+    message = f" {visible(said.message)}" if said is not None else ""
+    undo = f" To undo it: {_command('undo', reset.common)}" if status.phase is ResetPhase.SUCCEEDED else ""
+    at = time_text(status.finished_at, now)
+    return f"OffsetReset {visible(reset.common.label)}, {status.phase.value} at {at}.{message}{undo}"
+
+
+# --- pauses, policies, connections ------------------------------------------------------------------------------------
+
+
+def pause_told(pause: PauseSeen, now: datetime) -> Iterator[str]:
+    common, spec, status = pause.common, pause.spec, pause.status
+    yield from _beginning(common, "ConsumerGroupPause")
+    name = f"ConsumerGroupPause {visible(common.label)}"
+    if status is None:
+        yield f"{name}: {_UNREADABLE}."
+        return
+    phase = status.phase or PausePhase.PENDING
+    paused = f", {visible(status.paused)} partitions paused" if status.paused else ""
+    method = f" by {status.method.value}" if status.method is not None else ""
+    yield f"{name} is {phase.value}{method}{paused}. {_said(status.conditions, PAUSED)}"
+    for unmanaged in status.unmanaged_members[:5]:
+        who, host = unmanaged.client_id or unmanaged.member_id, unmanaged.host or "an unknown host"
+        yield f"  Without the agent: {visible(who)} on {visible(host)}."
+    if spec is not None and spec.suspend:
+        yield "  It is suspended (spec.suspend): it pauses nothing."
+    if status.resumes_at is not None and phase is not PausePhase.RESUMED:
+        yield f"  It resumes by itself at {time_text(status.resumes_at, now)}."
+
+
+def policy_told(policy: PolicySeen, now: datetime) -> Iterator[str]:
+    common, spec, status = policy.common, policy.spec, policy.status
+    yield from _beginning(common, "OffsetResetPolicy")
+    name = f"OffsetResetPolicy {visible(common.label)}"
+    if spec is None:
+        return
+    keeps: list[str] = []
+    if spec.discovery is not None and spec.discovery.interval:
+        every, begin = format_duration(spec.discovery.interval), spec.discovery.new_partitions.value
+        keeps.append(f"looks for new partitions every {every}, which begin at {begin}")
+    if spec.latest is not None and spec.latest.max_age is not None:
+        keeps.append(f"starts partitions younger than {format_duration(spec.latest.max_age)} at their start")
+    if spec.retention is not None:
+        keeps.append("keeps committed offsets from expiring" if spec.retention.guard else "warns before offsets expire")
+    if spec.consumers is not None:
+        keeps.append(f"injects its settings into pods ({spec.consumers.format.value})")
+    yield f"{name} {'; '.join(keeps) or 'asks for a reset only'}."
+    if status is None:
+        yield f"  {_UNREADABLE[:1].upper()}{_UNREADABLE[1:]}: whether it does so is unknown."
+        return
+    yield f"  {_ready(find_condition(status.conditions, READY))}"
+    if spec.retention is not None and find_condition(status.conditions, RETAINED) is not None:
+        yield f"  {_said(status.conditions, RETAINED)}"
+    if status.retention is not None and status.retention.expires_at is not None:
+        exact = "" if status.retention.exact else " at the earliest"
+        yield f"  Without it the first offset would expire at {time_text(status.retention.expires_at, now)}{exact}."
+
+
+def _ready(said: Condition | None) -> str:
+    if said is None:
+        return "The operator has not said whether it does so."
+    word = {ConditionStatus.TRUE: "Ready", ConditionStatus.FALSE: "Not ready"}.get(said.status, "Unknown whether ready")
+    return f"{word}. {said.reason}: {visible(said.message)}"
+
+
+def connection_told(connection: ConnectionSeen) -> Iterator[str]:
+    common, spec, status = connection.common, connection.spec, connection.status
+    yield from _beginning(common, "KafkaConnection")
+    name = f"KafkaConnection {visible(common.label)}"
+    conditions: Conditions = status.conditions if status is not None else ()
+    yield f"{name}: {_UNREADABLE if status is None else _ready(find_condition(conditions, READY))}"
+    if spec is not None and spec.observe:
+        yield "  It only observes (spec.observe): nothing begins through it, and pauses pause nothing."

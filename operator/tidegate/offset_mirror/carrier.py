@@ -1,0 +1,103 @@
+"""Carries groups' committed offsets over: reads both clusters, and commits what was decided."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from tidegate.kafka.errors import GroupNotEmpty, KafkaFailure
+from tidegate.kafka.model import TopicPartition
+from tidegate.mirror.ports import GroupOffsets, MirrorCluster
+from tidegate.offset_mirror.carrying import Carry, Standing, carried_id, carrying_id, decide
+from tidegate.printable import visible
+from tidegate.resources.offset_mirror import CarriedGroups
+
+_log = logging.getLogger(__name__)
+
+_RENEWED_S: Final = 6 * 3600.0
+"""Brokers forget the offsets of a group without members after a week (``offsets.retention.minutes``)."""
+
+
+@dataclass(slots=True)
+class _Tally:
+    carried: int = 0
+    in_use: list[str] = field(default_factory=list)
+    failed: int = 0
+    failure: str = ""
+
+
+class Carrier:
+    """For one thread at a time. ``selects``: whether a group's offsets are carried over; ``may_write``: whether it is
+    this process's turn."""
+
+    def __init__(
+        self,
+        source: MirrorCluster,
+        target: MirrorCluster,
+        selects: Callable[[str], bool],
+        may_write: Callable[[], bool],
+        now_s: Callable[[], float],
+        now: Callable[[], datetime],
+    ) -> None:
+        self._source = source
+        self._target = target
+        self._selects = selects
+        self._may_write = may_write
+        self._now_s = now_s
+        self._now = now
+        self._renewed_s: dict[str, float] = {}
+
+    def carry(self, ends: Mapping[TopicPartition, int]) -> CarriedGroups:
+        """``ends``: of the copies. Raises ``KafkaFailure`` where nothing could be read."""
+        wanted = [group_id for group_id in self._source.group_ids() if self._selects(group_id)]
+        source: dict[str, GroupOffsets] = {}
+        for group_id, offsets in self._source.committed(wanted).items():
+            if copied := {p: one for p, one in offsets.items() if p in ends}:
+                source[group_id] = copied
+        ids = [each for g in source for each in (g, carrying_id(g), carried_id(g))]
+        target, tally = self._target.committed(ids), _Tally()
+        for group_id, offsets in sorted(source.items()):
+            there = [target.get(each, {}) for each in (group_id, carrying_id(group_id), carried_id(group_id))]
+            self._carry(group_id, decide(Standing(offsets, *there), ends), tally)
+        self._renewed_s = {g: at for g, at in self._renewed_s.items() if g in source}
+        return CarriedGroups(
+            total=len(source),
+            carried=tally.carried,
+            in_use=len(tally.in_use),
+            failed=tally.failed,
+            in_use_such_as=visible(next(iter(tally.in_use), "")),
+            failure=visible(tally.failure[:500]),
+            at=self._now(),
+        )
+
+    def _carry(self, group_id: str, carry: Carry, tally: _Tally) -> None:
+        try:
+            if not self._may_write():
+                tally.failed, tally.failure = tally.failed + 1, "nothing may be written now"
+                return
+            self._commit(group_id, carry)
+        except GroupNotEmpty:
+            tally.in_use.append(group_id)
+        except KafkaFailure as failure:
+            tally.failed += 1
+            tally.failure = tally.failure or str(failure)
+        else:
+            if carry.in_use:
+                tally.in_use.append(group_id)
+            else:
+                tally.carried += 1
+
+    def _commit(self, group_id: str, carry: Carry) -> None:
+        if carry.unnoted:
+            self._target.commit(carried_id(group_id), carry.unnoted)
+        due = self._now_s() - self._renewed_s.get(group_id, -_RENEWED_S) >= _RENEWED_S
+        offsets = {**carry.settled, **carry.offsets} if due else carry.offsets
+        if not offsets:
+            return
+        for each in (carrying_id(group_id), group_id, carried_id(group_id)):
+            self._target.commit(each, offsets)
+        if due:
+            self._renewed_s[group_id] = self._now_s()

@@ -1,0 +1,97 @@
+"""Groups' committed offsets, carried over as they are (1:1): whose, and how far. Pure.
+
+Beside each group two of the mirror's own have offsets at the target: what it is about to commit for the group, and what
+it has committed. A target's offset that is neither was committed by somebody else: the group is used there, and is left
+alone from then on, or its consumers would skip records after they have moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from tidegate.kafka.model import TopicPartition
+from tidegate.kafka.names import is_allowed
+from tidegate.mirror.ports import GroupOffset, GroupOffsets
+from tidegate.resources.offset_mirror import MirroredGroups
+
+OWN: Final = "tidegate."
+"""What the ids of Tidegate's own groups begin with: they are not carried."""
+_CARRYING: Final = "tidegate.carrying/"
+_CARRIED: Final = "tidegate.carried/"
+
+
+def carrying_id(group_id: str) -> str:
+    """The group whose offsets are what is about to be committed for ``group_id``."""
+    return f"{_CARRYING}{group_id}"
+
+
+def carried_id(group_id: str) -> str:
+    """The group whose offsets are what was committed for ``group_id``."""
+    return f"{_CARRIED}{group_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A group's offsets, in both clusters."""
+
+    source: GroupOffsets
+    target: GroupOffsets
+    carrying: GroupOffsets
+    carried: GroupOffsets
+
+
+@dataclass(frozen=True, slots=True)
+class Carry:
+    """``unnoted``: what the group has by our hand and is not noted as carried: to be noted before anything else is
+    about to be committed, or a process that dies next leaves an offset that is nobody's. ``offsets``: to be committed
+    for the group. ``settled``: what it has already. ``in_use``: of somebody else's."""
+
+    unnoted: Mapping[TopicPartition, GroupOffset]
+    offsets: Mapping[TopicPartition, GroupOffset]
+    settled: Mapping[TopicPartition, GroupOffset]
+    in_use: frozenset[TopicPartition]
+
+
+def selected(group_id: str, spec: MirroredGroups, *allowed: tuple[str, ...]) -> bool:
+    return (
+        not group_id.startswith(OWN)
+        and is_allowed(group_id, spec.include)
+        and not is_allowed(group_id, spec.exclude or ())
+        and all(is_allowed(group_id, patterns) for patterns in allowed)
+    )
+
+
+def decide(standing: Standing, ends: Mapping[TopicPartition, int]) -> Carry:
+    """``ends``: of the copies that agree with the source; what is committed beyond them is carried as far as they are.
+
+    Backwards only where the source went back: a target's offset that is ours was no further than the source's then.
+    """
+    unnoted: dict[TopicPartition, GroupOffset] = {}
+    offsets: dict[TopicPartition, GroupOffset] = {}
+    settled: dict[TopicPartition, GroupOffset] = {}
+    in_use: set[TopicPartition] = set()
+    for partition, committed in standing.source.items():
+        end = ends.get(partition)
+        if end is None:
+            continue
+        there = standing.target.get(partition)
+        if there is not None and there.offset not in _ours(standing, partition):
+            in_use.add(partition)
+            continue
+        noted = standing.carried.get(partition)
+        if there is not None and (noted is None or noted.offset != there.offset):
+            unnoted[partition] = there
+        is_whole = committed.offset <= end
+        want = GroupOffset(min(committed.offset, end), committed.metadata if is_whole else "")
+        if there is not None and there.offset == want.offset:
+            settled[partition] = want
+        else:
+            offsets[partition] = want
+    return Carry(unnoted, offsets, settled, frozenset(in_use))
+
+
+def _ours(standing: Standing, partition: TopicPartition) -> set[int]:
+    both = (standing.carrying.get(partition), standing.carried.get(partition))
+    return {one.offset for one in both if one is not None}

@@ -1,0 +1,242 @@
+"""One mirror, as it copies: its partitions' tasks, what looks after the source's ends, and what carries groups over."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from tidegate.kafka.errors import KafkaFailure, UnknownPartitions
+from tidegate.kafka.model import LogBounds, TopicPartition
+from tidegate.mirror.copier import Copier
+from tidegate.mirror.ports import MirrorCluster
+from tidegate.mirror.states import Mirror
+from tidegate.offset_mirror.carrier import Carrier
+from tidegate.offset_mirror.course import NEVER, WHEN_GROWN, Course, Limits, PartitionCopying
+from tidegate.offset_mirror.ids import ProducerIdsInStatus
+from tidegate.offset_mirror.topics import Copied
+from tidegate.resources.offset_mirror import CarriedGroups
+from tidegate.threads import in_thread
+
+_log = logging.getLogger(__name__)
+
+_THREADS: Final = 4
+"""Of one mirror: each may hold what one Fetch brings, some MiB."""
+_DEFECT_S: Final = 60.0
+_CLOSING_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Clusters:
+    """The mirror's own connections, and its producer ids."""
+
+    source: MirrorCluster
+    target: MirrorCluster
+    ids: ProducerIdsInStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Carrying:
+    """How groups are carried over. ``selects``: which."""
+
+    interval_s: float
+    selects: Callable[[str], bool]
+
+
+@dataclass(slots=True)
+class _Partition:
+    of: Copied
+    copying: PartitionCopying
+    grown: asyncio.Event = field(default_factory=asyncio.Event)
+    task: asyncio.Task[None] | None = None
+
+
+class Copying:
+    """Belongs to the event loop's thread. ``patient_executor``: for calls about all partitions or groups."""
+
+    def __init__(
+        self,
+        clusters: Clusters,
+        limits: Limits,
+        carrying: Carrying | None,
+        patient_executor: Executor,
+        now: Callable[[], datetime],
+        name: str,
+        look_s: float,
+    ) -> None:
+        """``look_s``: how often the source's ends are asked for, for all partitions at once."""
+        self._look_s = look_s
+        self._clusters = clusters
+        self._limits = limits
+        self._carrying = carrying
+        self._patient = patient_executor
+        self._now = now
+        self._name = name
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="mirror")
+        self._partitions: dict[TopicPartition, _Partition] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._carrying_now: asyncio.Future[CarriedGroups] | None = None
+        self._ended = False
+        self.groups: CarriedGroups | None = None
+        self._trouble = ""
+        self._groups_trouble = ""
+
+    @property
+    def clusters(self) -> Clusters:
+        return self._clusters
+
+    @property
+    def trouble(self) -> str:
+        """Why the source's ends, or the groups, could not be read the last time."""
+        return self._trouble or self._groups_trouble
+
+    def start(self) -> None:
+        self._spawn("follow", self._follow)
+        if self._carrying is not None:
+            self._spawn("carry", self._carry)
+
+    def copy(self, topics: Collection[Copied], ids: tuple[int, ...]) -> None:
+        """These topics and no others. ``ids``: the producer ids that are known."""
+        wanted = {
+            TopicPartition(topic.source.name, number): topic
+            for topic in topics
+            for number in range(topic.source.partitions)
+        }
+        for partition in [p for p, known in self._partitions.items() if _mark(wanted.get(p)) != _mark(known.of)]:
+            self._drop(self._partitions.pop(partition))
+        for partition, topic in wanted.items():
+            if partition not in self._partitions:
+                self._partitions[partition] = self._begun(partition, topic, ids)
+
+    def courses(self) -> list[Course]:
+        return [each.copying.seen() for each in self._partitions.values()]
+
+    async def stop(self) -> None:
+        """Send nothing more, and wait some seconds for what is on its way: afterwards nothing is written, unless a
+        broker has not answered by then."""
+        self._ended = True
+        tasks = [*self._tasks, *(each.task for each in self._partitions.values() if each.task is not None)]
+        for partition in self._partitions.values():
+            self._drop(partition)
+        for task in self._tasks:
+            task.cancel()
+        loop = asyncio.get_running_loop()
+        steps: asyncio.Future[None] = loop.run_in_executor(None, self._threads.shutdown)
+        ending: list[asyncio.Future[Any]] = [*tasks, steps]
+        if self._carrying_now is not None:
+            ending.append(self._carrying_now)
+        await asyncio.wait(ending, timeout=_CLOSING_S)
+        self._partitions.clear()
+        for close in (self._clusters.source.close, self._clusters.target.close):
+            await loop.run_in_executor(None, close)
+
+    def _drop(self, partition: _Partition) -> None:
+        partition.copying.end()
+        if partition.task is not None:
+            partition.task.cancel()
+
+    # --- tasks --------------------------------------------------------------------------------------------------------
+
+    def _spawn(self, what: str, run: Callable[[], Coroutine[None, None, None]]) -> None:
+        self._tasks.append(asyncio.create_task(self._kept(what, run), name=f"mirror {self._name}: {what}"))
+
+    async def _kept(self, what: str, run: Callable[[], Coroutine[None, None, None]]) -> None:
+        """Again after a defect of the code, so that one partition or one look can't stop the rest."""
+        while True:
+            task: asyncio.Task[None] = asyncio.create_task(run(), name=f"mirror {self._name}: {what}")
+            try:
+                await asyncio.wait([task])
+            finally:
+                task.cancel()
+            if task.cancelled() or task.exception() is None:
+                return
+            _log.error("%s: %s ended with an unexpected error", self._name, what, exc_info=task.exception())
+            await asyncio.sleep(_DEFECT_S)
+
+    def _begun(self, partition: TopicPartition, topic: Copied, ids: tuple[int, ...]) -> _Partition:
+        clusters = self._clusters
+        copier = Copier(
+            Mirror(ids=ids, compacts=topic.compacts, filler_key=topic.filler_key),
+            clusters.source.source(partition, topic.source.topic_id),
+            clusters.target.target(partition),
+            clusters.ids,
+        )
+        begun = _Partition(topic, PartitionCopying(partition, copier, self._limits))
+
+        async def run() -> None:
+            await self._copy(begun)
+
+        begun.task = asyncio.create_task(self._kept(str(partition), run), name=f"mirror {self._name}: {partition}")
+        return begun
+
+    async def _copy(self, partition: _Partition) -> None:
+        while True:
+            partition.grown.clear()
+            pause_s = await in_thread(self._threads, partition.copying.go_on)
+            if pause_s == NEVER:
+                return
+            if pause_s == WHEN_GROWN:
+                await partition.grown.wait()
+            elif pause_s:
+                await asyncio.sleep(pause_s)
+
+    async def _follow(self) -> None:
+        """What the source has, for all partitions at once."""
+        while True:
+            await self._look()
+            await asyncio.sleep(self._look_s)
+
+    async def _look(self) -> None:
+        before = {partition: each.copying.offset for partition, each in self._partitions.items()}
+        at_s = self._limits.now_s()
+        try:
+            bounds = await self._bounds(before)
+        except KafkaFailure as failure:
+            self._trouble = str(failure)
+            return
+        self._trouble = ""
+        for partition, found in bounds.items():
+            known = self._partitions.get(partition)
+            if known is not None and known.copying.saw(found, before[partition], at_s):
+                known.grown.set()
+
+    async def _bounds(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogBounds]:
+        source = self._clusters.source
+        try:
+            return await in_thread(self._patient, source.bounds, tuple(partitions))
+        except UnknownPartitions as gone:
+            left = tuple(frozenset(partitions) - gone.partitions)
+            return await in_thread(self._patient, source.bounds, left)
+
+    def _may_write(self) -> bool:
+        return not self._ended and self._limits.may_write()
+
+    async def _carry(self) -> None:
+        if self._carrying is None:
+            raise TypeError("no groups are carried over")
+        clusters, limits = self._clusters, self._limits
+        carrier = Carrier(
+            clusters.source, clusters.target, self._carrying.selects, self._may_write, limits.now_s, self._now
+        )
+        while True:
+            ends = {c.partition: c.offset for c in self.courses() if c.offset is not None and not c.drifted}
+            # While nothing is known of a copy, nothing is known of how far a group may go.
+            if ends:
+                try:
+                    # Whoever ends this waits for the call itself, which can't be cancelled.
+                    self._carrying_now = asyncio.ensure_future(in_thread(self._patient, carrier.carry, ends))
+                    self.groups, self._groups_trouble = await asyncio.shield(self._carrying_now), ""
+                except KafkaFailure as failure:
+                    self._groups_trouble = str(failure)
+            await asyncio.sleep(self._carrying.interval_s if self.groups is not None else self._look_s)
+
+
+def _mark(topic: Copied | None) -> object:
+    """What a partition is begun anew for."""
+    if topic is None:
+        return None
+    return topic.source.topic_id, topic.target.topic_id, topic.compacts

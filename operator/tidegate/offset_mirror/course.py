@@ -1,0 +1,231 @@
+"""The copying of one partition, a while at a time, so that a few threads serve many partitions."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final, Protocol, assert_never
+
+from tidegate.kafka.errors import KafkaFailure
+from tidegate.kafka.model import LogBounds, TopicPartition
+from tidegate.mirror.copier import Copier
+from tidegate.mirror.model import Append
+from tidegate.mirror.states import Claiming, Comparing, Confirming, Doubting, Lost, Mirror, Ready, Stopped
+from tidegate.mirror.transitions import forgotten
+from tidegate.offset_mirror.pace import Pace
+
+_log = logging.getLogger(__name__)
+
+_SLICE_S: Final = 2.0
+"""How long one partition has a thread, while others wait for one."""
+_FIRST_BACKOFF_S: Final = 0.2
+_LAST_BACKOFF_S: Final = 30.0
+_SAMPLES: Final = 64
+"""Of the source's end over time: enough to say within some percent how old what is copied is."""
+
+WHEN_GROWN: Final = -1.0
+NEVER: Final = -2.0
+
+
+class Wrote(Protocol):
+    def __call__(self, records: int, size: int) -> None:
+        """Told of what was written, from any thread."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """``may_write``: whether it is this process's turn; from any thread."""
+
+    pace: Pace
+    max_fill: int
+    may_write: Callable[[], bool]
+    wrote: Wrote
+    now_s: Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What is known of one partition's copy. ``offset``: where it ends; ``source_end``: the last stable offset;
+    ``copied_at_s``: when the source had what the copy has now, by the monotonic clock."""
+
+    partition: TopicPartition
+    offset: int | None
+    source_end: int | None
+    copied_at_s: float | None
+    stopped: str = ""
+    drifted: bool = False
+    trouble: str = ""
+
+    @property
+    def lag(self) -> int | None:
+        if self.offset is None or self.source_end is None:
+            return None
+        return max(0, self.source_end - self.offset)
+
+
+class PartitionCopying:
+    """:meth:`go_on` is for one thread at a time; all else belongs to the event loop's thread."""
+
+    def __init__(self, partition: TopicPartition, copier: Copier, limits: Limits) -> None:
+        self.partition = partition
+        self._copier = copier
+        self._limits = limits
+        self._ended = threading.Event()
+        self._doubted = threading.Event()
+        self._trouble = ""
+        self._blocked = ""
+        """What keeps it from going on until somebody does something, in its own words."""
+        self._failures = 0
+        self._offset: int | None = None
+        self._samples: deque[tuple[float, int]] = deque()
+        self._copied_at_s: float | None = None
+        self._source_end: int | None = None
+
+    def end(self) -> None:
+        """Take no further step."""
+        self._ended.set()
+
+    @property
+    def offset(self) -> int | None:
+        """Where the copy ends, as far as it is known to agree with the source; ``None``: not known yet."""
+        return self._offset
+
+    # --- what the source has ------------------------------------------------------------------------------------------
+
+    def saw(self, bounds: LogBounds, before: int | None, at_s: float) -> bool:
+        """The source's log, asked for at ``at_s`` when the copy ended at ``before``; whether there is something to do.
+
+        A source that ends before the copy has lost records, by an unclean election: what comes then is compared.
+        """
+        end = self._source_end = bounds.latest
+        if before is not None and end < before:
+            self._doubted.set()
+        self._samples.append((at_s, end))
+        if len(self._samples) > _SAMPLES:
+            # Every second one of the older ones goes: how old a copy is that is far behind need not be exact.
+            kept = list(self._samples)
+            self._samples = deque([*kept[: _SAMPLES // 2 : 2], *kept[_SAMPLES // 2 :]])
+        self._settle()
+        state = self._copier.mirror.state
+        starts_later = isinstance(state, Ready) and state.target_start < bounds.earliest
+        return self._doubted.is_set() or starts_later or self._offset is None or end > self._offset
+
+    def _settle(self) -> None:
+        """Which of the ends that were seen the copy has come to."""
+        if self._offset is not None:
+            while self._samples and self._samples[0][1] <= self._offset:
+                self._copied_at_s = self._samples.popleft()[0]
+
+    def seen(self) -> Course:
+        self._settle()
+        stopped = self._copier.stopped
+        return Course(
+            self.partition,
+            self._offset,
+            self._source_end,
+            self._copied_at_s,
+            stopped.reason if stopped is not None else self._blocked,
+            stopped is not None and stopped.drifted,
+            self._trouble,
+        )
+
+    # --- copying ------------------------------------------------------------------------------------------------------
+
+    def go_on(self) -> float:
+        """Copy for a while. Seconds until it should go on, ``WHEN_GROWN`` or ``NEVER``."""
+        until_s = self._limits.now_s() + _SLICE_S
+        if self._doubted.is_set():
+            self._doubted.clear()
+            self._copier.mirror = forgotten(self._copier.mirror)
+        while not self._ended.is_set():
+            pause_s = self._before_a_step()
+            if pause_s:
+                self._rest()
+                return pause_s
+            if self._ended.wait(self._limits.pace.wait_s()):
+                break
+            pause = self._step()
+            if pause is not None:
+                return pause
+            if self._limits.now_s() >= until_s and isinstance(self._copier.mirror.state, Ready | Lost):
+                self._rest()
+                return 0.0
+        return NEVER
+
+    def _before_a_step(self) -> float:
+        """How long to wait before anything is done."""
+        if not self._limits.may_write():
+            return 1.0
+        state = self._copier.mirror.state
+        self._blocked = ""
+        if isinstance(state, Ready):
+            missing = state.source_start - state.position.offset
+            if missing > self._limits.max_fill:
+                self._blocked = (
+                    f"the source begins at offset {state.source_start}, and the copy ends at {state.position.offset}: "
+                    f"raise spec.seed.maxFill to {missing} to have the offsets between them filled"
+                )
+                return _LAST_BACKOFF_S
+        return 0.0
+
+    def _step(self) -> float | None:
+        """One action. As :meth:`go_on`; ``None``: at once."""
+        mirror = self._copier.mirror
+        action = mirror.action()
+        try:
+            waits_for = self._copier.step()
+        except KafkaFailure as failure:
+            self._copier.mirror = forgotten(self._copier.mirror)
+            return self._failed(str(failure))
+        if isinstance(action, Append):
+            self._wrote(mirror, action)
+        self._note()
+        state = self._copier.mirror.state
+        if isinstance(state, Stopped):
+            _log.error("the copy of %s is stopped: %s", self.partition, state.reason)
+            return NEVER
+        if isinstance(state, Ready) and state.idle and state.target_start >= state.source_start:
+            self._trouble, self._failures = "", 0
+            return WHEN_GROWN
+        if isinstance(state, Ready) and state.idle:
+            return None
+        if waits_for is not None:
+            return self._failed(waits_for)
+        if isinstance(state, Ready) and state.proven:
+            self._trouble, self._failures = "", 0
+        return None
+
+    def _failed(self, why: str) -> float:
+        self._trouble = why
+        self._failures += 1
+        return float(min(_LAST_BACKOFF_S, _FIRST_BACKOFF_S * 2 ** min(self._failures - 1, 10)))
+
+    def _wrote(self, before: Mirror, action: Append) -> None:
+        """Also what was sent without an answer: it may have been written."""
+        size = sum(map(len, action.batches))
+        self._limits.pace.wrote(size)
+        was, now = before.state, self._copier.mirror.state
+        if isinstance(was, Ready) and isinstance(now, Ready):
+            self._limits.wrote(now.position.offset - was.position.offset, size)
+
+    def _note(self) -> None:
+        """Where the copy ends. While that is looked at again, it ends where it did, or further on."""
+        match self._copier.mirror.state:
+            case Ready() as ready:
+                self._offset = ready.position.offset
+            case Claiming(ready) | Confirming(ready):
+                self._offset = ready.position.offset
+            case Stopped() | Lost() | Doubting() | Comparing():
+                pass
+            case _ as never:
+                assert_never(never)
+
+    def _rest(self) -> None:
+        """Keep nothing of what was read while others have the threads: it is read again."""
+        state = self._copier.mirror.state
+        if isinstance(state, Ready) and state.work:
+            self._copier.mirror = replace(self._copier.mirror, state=replace(state, work=()))

@@ -1,0 +1,48 @@
+"""The producer ids that all copies of a mirror are written with, in the status of its OffsetMirror.
+
+A status is replaced only as it was read, and only by the replica that leads: of several that claim at once one wins,
+and the others read what it has claimed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from tidegate.kafka.errors import Unavailable
+from tidegate.kube.ports import MIRRORS, Kube, KubeFailure, Object, label_of, name_of, namespace_of, uid_of
+from tidegate.mirror.model import Interrupted, ProducerIds
+from tidegate.resources.base import has_readable_status, read_status
+from tidegate.resources.offset_mirror import OffsetMirrorStatus
+
+
+class ProducerIdsInStatus:
+    """Implements ``tidegate.mirror.ports.ProducerIdStore``, for all partitions of a mirror. Thread-safe."""
+
+    def __init__(self, kube: Kube, mirror: Object, new_id: Callable[[], int]) -> None:
+        """``mirror``: for its name and uid."""
+        self._kube = kube
+        self._namespace, self._name, self._uid = namespace_of(mirror), name_of(mirror), uid_of(mirror)
+        self._label = label_of(mirror)
+        self._new_id = new_id
+        self._lock = threading.Lock()
+
+    def claim(self, after: int | None) -> ProducerIds | Interrupted:
+        with self._lock:
+            try:
+                return self._claim(after)
+            except (KubeFailure, Unavailable) as failure:
+                return Interrupted(str(failure))
+
+    def _claim(self, after: int | None) -> ProducerIds | Interrupted:
+        body = self._kube.get(MIRRORS, self._namespace, self._name)
+        if uid_of(body) != self._uid:
+            return Interrupted(f"OffsetMirror {self._label} is another one by now")
+        if not has_readable_status(OffsetMirrorStatus, body):
+            return Interrupted(f"the status of OffsetMirror {self._label} can't be read")
+        ids = read_status(OffsetMirrorStatus, body).producer_ids
+        if ids and after != ids[-1]:
+            return ProducerIds(ids)
+        claimed = (*ids, self._new_id())
+        self._kube.replace_status(MIRRORS, body, {**(body.get("status") or {}), "producerIds": list(claimed)})
+        return ProducerIds(claimed)

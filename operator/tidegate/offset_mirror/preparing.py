@@ -1,0 +1,130 @@
+"""What copies need at the target: topics, partitions, settings. Looks at both clusters, and does what is missing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import assert_never
+
+from tidegate.kafka.errors import NotAuthorized, Refused
+from tidegate.kafka.model import Topic
+from tidegate.mirror.ports import MirrorCluster
+from tidegate.offset_mirror.topics import (
+    AddPartitions,
+    Configure,
+    Copied,
+    Create,
+    Halted,
+    Sides,
+    Step,
+    is_copy,
+    next_step,
+    wanted,
+)
+from tidegate.resources.connection import AllowSpec
+from tidegate.resources.offset_mirror import MirroredTopics, MirroredTopicStatus
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """``copied``: topics of which nothing is missing; ``halted``: by name, those that must not be copied;
+    ``preparing``: those for which something was done just now, or that are not there yet; ``gone``: those that the
+    source has no more; ``sources``: all of the source's topics that are wanted."""
+
+    copied: tuple[Copied, ...]
+    halted: Mapping[str, Halted]
+    preparing: tuple[str, ...]
+    gone: frozenset[str]
+    sources: Mapping[str, Topic]
+
+
+def prepare(
+    source: MirrorCluster,
+    target: MirrorCluster,
+    names: Mapping[str, Topic],
+    known: Mapping[str, MirroredTopicStatus],
+) -> Prepared:
+    """Bring the target's topics as far as one look allows; a topic that the target refuses is halted, and no other.
+    ``names``: the source's topics that are wanted.
+
+    Raises ``KafkaFailure``.
+    """
+    there = target.topics()
+    source_settings = source.settings(list(names))
+    target_settings = target.settings([name for name in names if name in there])
+    begin_later = _begin_later(source, names)
+    written = _written(
+        target, [there[name] for name in names if name in there and not is_copy(there[name], known.get(name))]
+    )
+    copied: list[Copied] = []
+    halted: dict[str, Halted] = {}
+    preparing: list[str] = []
+    for name, topic in names.items():
+        if name not in source_settings or (name in there and name not in target_settings):
+            preparing.append(name)  # it has come or gone just now
+            continue
+        sides = Sides(
+            source=topic,
+            source_settings=source_settings[name],
+            begins_later=name in begin_later,
+            target=there.get(name),
+            target_settings=target_settings.get(name, {}),
+            target_is_empty=name not in written,
+        )
+        step = next_step(sides, known.get(name))
+        match step:
+            case Copied():
+                copied.append(step)
+            case Halted():
+                halted[name] = step
+            case Create() | AddPartitions() | Configure():
+                try:
+                    _do(target, step)
+                except (NotAuthorized, Refused) as failure:
+                    halted[name] = Halted(str(failure), drifted=False)
+                else:
+                    preparing.append(name)
+            case _ as never:
+                assert_never(never)
+    gone = frozenset(known) - frozenset(names)
+    return Prepared(tuple(copied), halted, tuple(preparing), gone, names)
+
+
+def wanted_topics(source: MirrorCluster, spec: MirroredTopics, allowed: Collection[AllowSpec]) -> Mapping[str, Topic]:
+    """The source's topics that are to be copied. Raises ``KafkaFailure``."""
+    topics = source.topics()
+    return {name: topics[name] for name in wanted(topics, spec, *(allow.topics for allow in allowed))}
+
+
+def _do(target: MirrorCluster, step: Step) -> None:
+    match step:
+        case Create(name, partitions, settings):
+            _log.info("topic %s is created at the target, with %d partitions", name, partitions)
+            target.create_topic(name, partitions, settings)
+        case AddPartitions(name, partitions):
+            _log.info("topic %s gets %d partitions at the target", name, partitions)
+            target.add_partitions(name, partitions)
+        case Configure(name, settings):
+            _log.info("topic %s gets at the target %s", name, dict(settings))
+            target.configure(name, settings)
+        case Copied() | Halted():
+            pass
+        case _ as never:
+            assert_never(never)
+
+
+def _written(target: MirrorCluster, topics: Collection[Topic]) -> frozenset[str]:
+    """Those of the target's topics that have records, or had some."""
+    partitions = [p for topic in topics for p in topic.all_partitions()]
+    if not partitions:
+        return frozenset()
+    return frozenset(p.topic for p, bounds in target.bounds(partitions).items() if bounds.latest > 0)
+
+
+def _begin_later(source: MirrorCluster, names: Mapping[str, Topic]) -> frozenset[str]:
+    """Topics of which some log does not begin at 0."""
+    partitions = [p for topic in names.values() for p in topic.all_partitions()]
+    return frozenset(p.topic for p, bounds in source.bounds(partitions).items() if bounds.earliest > 0)

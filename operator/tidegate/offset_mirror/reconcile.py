@@ -1,0 +1,319 @@
+"""One pass over an ``OffsetMirror``: its copying is kept going, its topics are prepared, and what is so is said.
+
+The copying goes on between passes (:mod:`tidegate.offset_mirror.copying`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Final
+
+from tidegate.clock import Clock
+from tidegate.connection.live import Live, LiveConnections
+from tidegate.connection.read_only import observes
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.errors import KafkaFailure
+from tidegate.kube.loop import Pass
+from tidegate.kube.objects import Told as Keys
+from tidegate.kube.objects import newest_of, tell_once
+from tidegate.kube.ports import MIRRORS, Kube, Object, label_of, name_of, namespace_of, uid_of
+from tidegate.kube.unreadable import UNREADABLE_AGAIN_S, say_unreadable
+from tidegate.mirror.ports import MirrorCluster
+from tidegate.offset_mirror.carrying import selected
+from tidegate.offset_mirror.copying import Carrying, Clusters, Copying
+from tidegate.offset_mirror.counting import counted
+from tidegate.offset_mirror.course import Limits
+from tidegate.offset_mirror.ids import ProducerIdsInStatus
+from tidegate.offset_mirror.metrics import MirrorMetrics
+from tidegate.offset_mirror.pace import Pace
+from tidegate.offset_mirror.preparing import Prepared, prepare, wanted_topics
+from tidegate.offset_mirror.rows import copied_by_another, halted_courses, is_same, rows_of
+from tidegate.offset_mirror.status import (
+    CLUSTER_CHANGED,
+    COPIED_BY_ANOTHER,
+    INVALID_SPEC,
+    SAME_CLUSTER,
+    TOO_MANY_TOPICS,
+    Before,
+    MirrorStanding,
+    Told,
+    copying,
+    refused,
+    suspended,
+    waiting,
+)
+from tidegate.offset_mirror.topics import wanted
+from tidegate.resources.base import InvalidResource, has_readable_status, parse_spec, read_status
+from tidegate.resources.conditions import OBSERVING, READY, Refusal, is_true
+from tidegate.resources.offset_mirror import MOST_TOPICS, OffsetMirrorSpec, OffsetMirrorStatus
+from tidegate.service.metrics import Metrics
+from tidegate.threads import in_thread
+
+_log = logging.getLogger(__name__)
+
+_WAITING_S: Final = 2.0
+_WRITTEN_EVERY: Final = timedelta(seconds=30)
+"""How often figures are written that change all the time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the reconciler acts through. ``open_cluster``: connections of a mirror's own; ``mirrors``: all
+    OffsetMirrors that are known; ``may_write``: whether it is this process's turn, from any thread."""
+
+    kube: Kube
+    live: LiveConnections
+    open_cluster: Callable[[Connection], MirrorCluster]
+    mirrors: Callable[[], Collection[Object]]
+    may_write: Callable[[], bool]
+    executor: Executor
+    patient_executor: Executor
+    clock: Clock
+    metrics: Metrics
+    of_mirrors: MirrorMetrics
+    active_tick_s: float
+    idle_tick_s: float
+    look_s: float = 1.0
+    """How often the ends of the source's logs are asked for, for all partitions of a mirror at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """Of a pass: ``told`` is absent where the status stays as it is."""
+
+    told: Told
+    again_after_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """``key``: what it was begun with; with anything else it is begun anew."""
+
+    key: object
+    copying: Copying
+
+
+class MirrorReconciler:
+    """Implements ``tidegate.kube.loop.Reconciler``."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._running: dict[str, _Running] = {}
+        self._keys: dict[str, Keys] = {}
+        """By resource, the keys of Events that were recorded."""
+
+    async def reconcile(self, body: Object) -> Pass:
+        parts, uid = self._parts, uid_of(body)
+        if body["metadata"].get("deletionTimestamp"):
+            await self._end(uid)
+            return Pass(body, parts.idle_tick_s)
+        unreadable = not has_readable_status(OffsetMirrorStatus, body)
+        parts.metrics.newer_is(MIRRORS.kind, uid, unreadable)
+        if unreadable:
+            await self._end(uid)
+            keys, now = self._keys.setdefault(uid, Keys()), parts.clock.now()
+            return Pass(await say_unreadable(parts.kube, parts.executor, MIRRORS, body, now, keys), UNREADABLE_AGAIN_S)
+        before = Before(read_status(OffsetMirrorStatus, body), int(body["metadata"]["generation"]), parts.clock.now())
+        outcome = await self._looked_after(body, before)
+        body = await self._say(body, before, outcome.told)
+        return Pass(body, outcome.again_after_s)
+
+    async def forget(self, body: Object) -> None:
+        uid = uid_of(body)
+        await self._end(uid)
+        self._keys.pop(uid, None)
+        self._parts.metrics.newer_is(MIRRORS.kind, uid, False)
+        self._parts.of_mirrors.gone(namespace_of(body), name_of(body))
+
+    async def refresh(self, body: Object) -> Object | None:
+        return await newest_of(self._parts.kube, self._parts.executor, MIRRORS, body)
+
+    async def stop(self) -> None:
+        """End all copying; no pass may be under way."""
+        for uid in tuple(self._running):
+            await self._end(uid)
+
+    async def _end(self, uid: str) -> None:
+        running = self._running.pop(uid, None)
+        if running is not None:
+            await running.copying.stop()
+
+    # --- one pass -----------------------------------------------------------------------------------------------------
+
+    async def _looked_after(self, body: Object, before: Before) -> _Outcome:
+        try:
+            spec = parse_spec(OffsetMirrorSpec, body)
+        except InvalidResource as invalid:
+            return await self._not_copied(body, refused(before, Refusal(INVALID_SPEC, str(invalid))))
+        if spec.suspend:
+            return await self._not_copied(body, suspended(before))
+        pair: list[Live] = []
+        for name in (spec.source.name, spec.target.name):
+            live = self._parts.live.used_from(namespace_of(body), (namespace_of(body), name))
+            if live is None:
+                why = f"there is no usable KafkaConnection {name} in this namespace: it waits for it"
+                return await self._not_copied(body, waiting(before, why), _WAITING_S)
+            if live.trouble is not None or not live.cluster_id:
+                # What copies goes on trying by itself.
+                said = live.trouble[0] if live.trouble is not None else "Connecting"
+                why = f"KafkaConnection {name} is not ready ({said}): it waits for it"
+                return _Outcome(waiting(before, why), _WAITING_S)
+            pair.append(live)
+        source, target = pair
+        refusal = _refusal(before.status, source, target)
+        if refusal is not None:
+            return await self._not_copied(body, refused(before, refusal))
+        return await self._copied(body, before, spec, source, target)
+
+    async def _not_copied(self, body: Object, told: Told, again_after_s: float | None = None) -> _Outcome:
+        await self._end(uid_of(body))
+        self._parts.of_mirrors.gone(namespace_of(body), name_of(body))
+        return _Outcome(told, self._parts.idle_tick_s if again_after_s is None else again_after_s)
+
+    async def _copied(
+        self, body: Object, before: Before, spec: OffsetMirrorSpec, source: Live, target: Live
+    ) -> _Outcome:
+        running = await self._keep_running(body, spec, source, target)
+        known, trouble = {topic.name: topic for topic in before.status.topics}, running.trouble
+        prepared: Prepared | None = None
+        try:
+            found = await self._prepared(body, running.clusters, spec, source, target, before.status)
+            if isinstance(found, Refusal):
+                return await self._not_copied(body, refused(before, found))
+            prepared = found
+        except KafkaFailure as failure:
+            trouble = str(failure)
+        rows, halted = before.status.topics, []
+        if prepared is not None:
+            rows, halted = rows_of(prepared, known), halted_courses(prepared)
+            ready = [topic for topic in prepared.copied if is_same(topic, known.get(topic.source.name))]
+            running.copy(ready, before.status.producer_ids)
+        gone = prepared.gone if prepared is not None else frozenset()
+        result = counted([*running.courses(), *halted], rows, self._parts.clock.monotonic(), gone)
+        preparing = len(prepared.preparing) if prepared is not None else 0
+        clusters = (source.cluster_id, target.cluster_id)
+        told = copying(before, MirrorStanding(result, clusters, running.groups, preparing, trouble))
+        parts = self._parts
+        parts.of_mirrors.mirror_is(namespace_of(body), name_of(body), result.counts, result.lag, running.groups)
+        if prepared is not None and any(not is_same(t, known.get(t.source.name)) for t in prepared.copied):
+            return _Outcome(told, 0.0)
+        settled = is_true(told.status.conditions, READY)
+        return _Outcome(told, parts.idle_tick_s if settled else parts.active_tick_s)
+
+    async def _prepared(
+        self,
+        body: Object,
+        clusters: Clusters,
+        spec: OffsetMirrorSpec,
+        source: Live,
+        target: Live,
+        status: OffsetMirrorStatus,
+    ) -> Prepared | Refusal:
+        parts, allowed = self._parts, (source.allow, target.allow)
+        names = await in_thread(parts.patient_executor, wanted_topics, clusters.source, spec.topics, allowed)
+        if len(names) > MOST_TOPICS:
+            says = f"spec.topics matches {len(names)} topics, and a mirror copies {MOST_TOPICS} at most: make several"
+            return Refusal(TOO_MANY_TOPICS, says)
+        taken = copied_by_another(body, parts.mirrors(), parts.live, target.cluster_id, names)
+        if taken is not None:
+            topic, other = taken
+            says = f"topic {topic} is copied to this cluster by OffsetMirror {other}, which is older: exclude it here"
+            return Refusal(COPIED_BY_ANOTHER, says)
+        known = {topic.name: topic for topic in status.topics}
+        prepared = await in_thread(parts.patient_executor, prepare, clusters.source, clusters.target, names, known)
+        # Who no longer asks for a topic hears no more of it.
+        asked = wanted(prepared.gone, spec.topics, *(allow.topics for allow in allowed))
+        return replace(prepared, gone=frozenset(asked))
+
+    async def _keep_running(self, body: Object, spec: OffsetMirrorSpec, source: Live, target: Live) -> Copying:
+        uid = uid_of(body)
+        allowed = (source.allow.groups, target.allow.groups)
+        key = (
+            *((live.uid, live.digest) for live in (source, target)),
+            *(spec.groups, spec.rate_limit, spec.seed, allowed),
+        )
+        running = self._running.get(uid)
+        if running is not None and running.key == key:
+            return running.copying
+        await self._end(uid)
+        parts = self._parts
+        theirs, ours = parts.open_cluster(source.connection), parts.open_cluster(target.connection)
+        clusters = Clusters(theirs, ours, ProducerIdsInStatus(parts.kube, body, ours.new_producer_id))
+        rate = spec.rate_limit.bytes_per_second if spec.rate_limit is not None else None
+        limits = Limits(
+            pace=Pace(rate, parts.clock.monotonic),
+            max_fill=spec.seed.max_fill,
+            may_write=parts.may_write,
+            wrote=parts.of_mirrors.wrote,
+            now_s=parts.clock.monotonic,
+        )
+        carrying = None
+        if spec.groups is not None:
+            groups, interval_s = spec.groups, spec.groups.interval.total_seconds()
+            carrying = Carrying(interval_s, lambda group_id: selected(group_id, groups, *allowed))
+        begun = Copying(
+            clusters, limits, carrying, parts.patient_executor, parts.clock.now, label_of(body), parts.look_s
+        )
+        self._running[uid] = _Running(key, begun)
+        begun.start()
+        _log.info("%s: copying from %s to %s", label_of(body), source.label, target.label)
+        return begun
+
+    # --- saying -------------------------------------------------------------------------------------------------------
+
+    async def _say(self, body: Object, before: Before, told: Told) -> Object:
+        parts, keys = self._parts, self._keys.setdefault(uid_of(body), Keys())
+        for happening in told.happenings:
+            await tell_once(parts.kube, parts.executor, body, happening, keys)
+        if not _is_news(before, told.status):
+            return body
+        body = await in_thread(parts.executor, parts.kube.replace_status, MIRRORS, body, told.status.to_json())
+        parts.metrics.wrote_status(MIRRORS.kind)
+        return body
+
+
+def _refusal(status: OffsetMirrorStatus, source: Live, target: Live) -> Refusal | None:
+    """Why nothing may be copied between these clusters."""
+    if target.observes:
+        return Refusal(OBSERVING, f"{observes(target.label)}: nothing is copied")
+    if source.cluster_id == target.cluster_id:
+        says = f"KafkaConnections {source.label} and {target.label} reach the same cluster, {source.cluster_id}"
+        return Refusal(SAME_CLUSTER, says)
+    told = ((source, status.source_cluster), (target, status.target_cluster))
+    for live, before in told:
+        if before is not None and before != live.cluster_id:
+            says = (
+                f"KafkaConnection {live.label} reaches cluster {live.cluster_id}, and what was copied is of cluster "
+                f"{before}: have it reach that one, or create another OffsetMirror"
+            )
+            return Refusal(CLUSTER_CHANGED, says)
+    return None
+
+
+def _is_news(before: Before, status: OffsetMirrorStatus) -> bool:
+    """Whether it says something else, beside figures that change all the time, or the figures have become old."""
+    if status == before.status:
+        return False
+    at = before.status.at
+    return at is None or before.now - at >= _WRITTEN_EVERY or _coarse(status) != _coarse(before.status)
+
+
+def _coarse(status: OffsetMirrorStatus) -> OffsetMirrorStatus:
+    groups = status.groups
+    topics = tuple(topic.model_copy(update={"lag": None}) for topic in status.topics)
+    worst = tuple(one.model_copy(update={"lag": None, "offset": None}) for one in status.worst)
+    conditions = tuple(one.model_copy(update={"message": ""}) for one in status.conditions)
+    return status.model_copy(
+        update={
+            "at": None,
+            "lag": None,
+            "topics": topics,
+            "worst": worst,
+            "conditions": conditions,
+            "groups": None if groups is None else groups.model_copy(update={"at": status.observed_generation}),
+        }
+    )

@@ -1,0 +1,88 @@
+"""The topics that a mirror's status lists: which of them may be copied, and what is said of the others. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+from tidegate.connection.live import LiveConnections
+from tidegate.kafka.model import TopicPartition
+from tidegate.kafka.names import is_allowed
+from tidegate.kube.ports import Object, label_of, namespace_of, uid_of
+from tidegate.offset_mirror.course import Course
+from tidegate.offset_mirror.preparing import Prepared
+from tidegate.offset_mirror.topics import Copied
+from tidegate.resources.base import InvalidResource, parse_spec
+from tidegate.resources.offset_mirror import CopyState, MirroredTopicStatus, OffsetMirrorSpec
+
+
+def rows_of(prepared: Prepared, known: Mapping[str, MirroredTopicStatus]) -> tuple[MirroredTopicStatus, ...]:
+    """By name. What was said before of a topic stays as long as both of its ids do."""
+    rows: dict[str, MirroredTopicStatus] = {name: known[name] for name in prepared.gone if name in known}
+    for topic in prepared.copied:
+        rows[topic.source.name] = _row(topic, known.get(topic.source.name))
+    for name in (*prepared.halted, *prepared.preparing):
+        if name in known:
+            rows[name] = known[name]
+    for name in prepared.halted:
+        source = prepared.sources[name]
+        new = MirroredTopicStatus(
+            name=name,
+            source_id=source.topic_id,
+            target_id="",
+            partitions=source.partitions,
+            state=CopyState.STOPPED,
+        )
+        rows.setdefault(name, new)
+    return tuple(rows[name] for name in sorted(rows))
+
+
+def _row(topic: Copied, known: MirroredTopicStatus | None) -> MirroredTopicStatus:
+    if known is not None and is_same(topic, known):
+        return known.model_copy(update={"partitions": topic.source.partitions})
+    return MirroredTopicStatus(
+        name=topic.source.name,
+        source_id=topic.source.topic_id,
+        target_id=topic.target.topic_id,
+        partitions=topic.source.partitions,
+        state=CopyState.WAITING,
+    )
+
+
+def is_same(topic: Copied, known: MirroredTopicStatus | None) -> bool:
+    """Whether the status speaks of these two topics: before it does, nothing is copied, so that a topic that is created
+    anew meanwhile is told from the one that was copied, whoever dies when."""
+    return known is not None and (known.source_id, known.target_id) == (topic.source.topic_id, topic.target.topic_id)
+
+
+def halted_courses(prepared: Prepared) -> list[Course]:
+    """What is said of the partitions of topics that must not be copied."""
+    return [
+        Course(TopicPartition(name, number), None, None, None, halted.message, halted.drifted)
+        for name, halted in prepared.halted.items()
+        for number in range(prepared.sources[name].partitions)
+    ]
+
+
+def copied_by_another(
+    body: Object, mirrors: Iterable[Object], live: LiveConnections, target: str, names: Iterable[str]
+) -> tuple[str, str] | None:
+    """A topic that an older OffsetMirror copies to the same cluster, and what that is called. ``target``: the id of the
+    cluster."""
+    for other in mirrors:
+        if uid_of(other) == uid_of(body) or _age(other) >= _age(body):
+            continue
+        try:
+            spec = parse_spec(OffsetMirrorSpec, other)
+        except InvalidResource:
+            continue
+        if live.cluster_id(namespace_of(other), spec.target.name) != target:
+            continue
+        for name in names:
+            if is_allowed(name, spec.topics.include) and not is_allowed(name, spec.topics.exclude or ()):
+                return name, label_of(other)
+    return None
+
+
+def _age(body: Object) -> tuple[datetime, str]:
+    return datetime.fromisoformat(str(body["metadata"]["creationTimestamp"])), uid_of(body)

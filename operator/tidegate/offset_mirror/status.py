@@ -1,0 +1,204 @@
+"""What an ``OffsetMirror``'s status says: conditions, Events. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from tidegate.kube.ports import EventType, KubeEvent
+from tidegate.offset_mirror.counting import Counted
+from tidegate.resources.conditions import (
+    DRIFTED,
+    IN_SYNC,
+    SEEDING,
+    Conditions,
+    ConditionStatus,
+    Refusal,
+    find_condition,
+    ready,
+    reconciling,
+    stalled,
+    with_condition,
+)
+from tidegate.resources.offset_mirror import CarriedGroups, OffsetMirrorStatus
+
+COPIES_IN_SYNC: Final = "CopiesInSync"
+COPIES_LAGGING: Final = "CopiesLagging"
+COPIES_SEEDING: Final = "CopiesSeeding"
+COPIES_STOPPED: Final = "CopiesStopped"
+COPIES_DRIFTED: Final = "CopiesDrifted"
+NO_DRIFT_SEEN: Final = "NoDriftSeen"
+NO_TOPICS: Final = "NoTopicsYet"
+TOO_MANY_TOPICS: Final = "TooManyTopics"
+SAME_CLUSTER: Final = "SameCluster"
+CLUSTER_CHANGED: Final = "ClusterChanged"
+COPIED_BY_ANOTHER: Final = "CopiedByAnother"
+INVALID_SPEC: Final = "InvalidSpec"
+SUSPENDED: Final = "Suspended"
+WAITING_FOR_CONNECTION: Final = "WaitingForConnection"
+NOT_COPYING: Final = "NotCopying"
+
+_Tell = Callable[..., Conditions]
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """The status as it is, and of which generation and when the next one speaks."""
+
+    status: OffsetMirrorStatus
+    generation: int
+    now: datetime
+
+    @property
+    def stamp(self) -> dict[str, Any]:
+        return {"generation": self.generation, "now": self.now}
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The new status, and what to tell, each once."""
+
+    status: OffsetMirrorStatus
+    happenings: tuple[KubeEvent, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorStanding:
+    """How the copies stand. ``clusters``: the ids of source and target; ``preparing``: how many topics are made ready;
+    ``trouble``: why something could not be read."""
+
+    counted: Counted
+    clusters: tuple[str, str]
+    groups: CarriedGroups | None = None
+    preparing: int = 0
+    trouble: str = ""
+
+
+def refused(before: Before, refusal: Refusal) -> Told:
+    """Nothing is copied as it is asked for."""
+    happening = KubeEvent(EventType.WARNING, refusal.reason, refusal.message, f"{refusal.reason}/{before.generation}")
+    return Told(_not_copying(before, stalled, refusal.reason, refusal.message), (happening,))
+
+
+def suspended(before: Before) -> Told:
+    message = "spec.suspend is true: nothing is copied or carried over; the copies stay as they are"
+    return Told(_not_copying(before, ready, SUSPENDED, message))
+
+
+def waiting(before: Before, why: str) -> Told:
+    """Nothing can be copied for now."""
+    return Told(_not_copying(before, reconciling, WAITING_FOR_CONNECTION, why))
+
+
+def _not_copying(before: Before, tell: _Tell, reason: str, message: str) -> OffsetMirrorStatus:
+    """What was counted stays, with the time of it; whether the copies are in sync nobody knows."""
+    conditions = tell(before.status.conditions, reason=reason, message=message, **before.stamp)
+    at = before.status.at
+    since = "" if at is None else f"; what is counted is of {at:%Y-%m-%dT%H:%M:%SZ}"
+    for kind in (IN_SYNC, SEEDING, DRIFTED):
+        was = find_condition(conditions, kind)
+        if kind == DRIFTED and was is not None and was.status is ConditionStatus.TRUE:
+            continue  # it does not pass by itself
+        says = f"nothing is copied ({reason}){since}"
+        conditions = with_condition(conditions, kind, None, reason=NOT_COPYING, message=says, **before.stamp)
+    return before.status.model_copy(update={"observed_generation": before.generation, "conditions": conditions})
+
+
+def copying(before: Before, standing: MirrorStanding) -> Told:
+    counts, counted = standing.counted.counts, standing.counted
+    tell, reason, message = _judged(standing)
+    conditions = tell(before.status.conditions, reason=reason, message=message, **before.stamp)
+    for kind, holds, why, says in _conditions(standing):
+        conditions = with_condition(conditions, kind, holds, reason=why, message=says, **before.stamp)
+    source, target = standing.clusters
+    status = before.status.model_copy(
+        update={
+            "observed_generation": before.generation,
+            "at": before.now.replace(microsecond=0),
+            "source_cluster": source,
+            "target_cluster": target,
+            "topics": counted.topics,
+            "in_sync": f"{counts.in_sync}/{counts.total}",
+            "partitions": counts,
+            "worst": counted.worst,
+            "lag": counted.lag,
+            "groups": standing.groups,
+            "conditions": conditions,
+        }
+    )
+    return Told(status, tuple(_happenings(before, status, reason, message)))
+
+
+def _judged(standing: MirrorStanding) -> tuple[_Tell, str, str]:
+    counts = standing.counted.counts
+    ends = f". {standing.trouble}" if standing.trouble else ""
+    if counts.drifted:
+        return stalled, COPIES_DRIFTED, _drifted(standing.counted)
+    if counts.stopped:
+        return stalled, COPIES_STOPPED, _stopped(standing.counted)
+    if standing.preparing or not counts.total:
+        what = f"{standing.preparing} topic(s) are made ready at the target"
+        nothing = "no topic of the source that both connections allow matches spec.topics"
+        if standing.preparing:
+            return reconciling, COPIES_SEEDING, what + ends
+        return reconciling, NO_TOPICS, nothing + ends
+    if counts.in_sync == counts.total and not standing.trouble:
+        return ready, COPIES_IN_SYNC, _all_in_sync(counts.total)
+    if counts.seeding:
+        return reconciling, COPIES_SEEDING, f"{counts.seeding} of {counts.total} partition(s) are copied as yet{ends}"
+    lagging = counts.total - counts.in_sync
+    return reconciling, COPIES_LAGGING, f"{lagging} of {counts.total} partition(s) lag{ends}"
+
+
+def _conditions(standing: MirrorStanding) -> list[tuple[str, ConditionStatus, str, str]]:
+    counts, true, false = standing.counted.counts, ConditionStatus.TRUE, ConditionStatus.FALSE
+    says = f"{counts.in_sync} of {counts.total} partition(s) have what the source had 10 s ago or later"
+    if counts.total and counts.in_sync == counts.total:
+        in_sync = (IN_SYNC, true, COPIES_IN_SYNC, _all_in_sync(counts.total))
+    else:
+        in_sync = (IN_SYNC, false, COPIES_LAGGING, says)
+    if counts.seeding or standing.preparing:
+        done = f"{counts.seeding} of {counts.total} partition(s) have not yet had all that the source has"
+        seeding = (SEEDING, true, COPIES_SEEDING, done)
+    else:
+        seeding = (SEEDING, false, COPIES_IN_SYNC if in_sync[1] is true else COPIES_LAGGING, "no partition is begun")
+    if counts.drifted:
+        drifted = (DRIFTED, true, COPIES_DRIFTED, _drifted(standing.counted))
+    else:
+        drifted = (DRIFTED, false, NO_DRIFT_SEEN, "no copy is known to have anything at an offset not the source's")
+    return [in_sync, seeding, drifted]
+
+
+def _all_in_sync(total: int) -> str:
+    return f"all {total} partition(s) have what the source had 10 s ago or later"
+
+
+def _drifted(counted: Counted) -> str:
+    worst = next(iter(counted.worst), None)
+    such = f", such as {worst.topic}-{worst.partition}: {worst.message}" if worst is not None else ""
+    return (
+        f"the copies of {counted.counts.drifted} partition(s) have something at an offset that is not the source's, "
+        f"and are not written to any more{such}. To have a topic copied again from its start, delete it at the target"
+    )
+
+
+def _stopped(counted: Counted) -> str:
+    worst = next(iter(counted.worst), None)
+    such = f", such as {worst.topic}-{worst.partition}: {worst.message}" if worst is not None else ""
+    return f"{counted.counts.stopped} partition(s) can't be copied until somebody does something{such}"
+
+
+def _happenings(before: Before, status: OffsetMirrorStatus, reason: str, message: str) -> list[KubeEvent]:
+    """Of Ready, each time it comes to another state."""
+    was = find_condition(before.status.conditions, "Ready")
+    now = find_condition(status.conditions, "Ready")
+    if now is None or (was is not None and (was.status, was.reason) == (now.status, now.reason)):
+        return []
+    kinds: Mapping[bool, EventType] = {True: EventType.WARNING, False: EventType.NORMAL}
+    is_bad = reason in (COPIES_DRIFTED, COPIES_STOPPED)
+    if not is_bad and reason not in (COPIES_IN_SYNC, COPIES_SEEDING):
+        return []  # lagging and not: the metrics tell, an Event each time would be too much
+    key = f"{before.generation}/{reason}/{now.last_transition_time.isoformat()}"
+    return [KubeEvent(kinds[is_bad], reason, message, key)]

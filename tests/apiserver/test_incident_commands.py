@@ -1,0 +1,203 @@
+"""The commands of somebody who looks after an incident, with an operator, an API server and a broker; and without."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from apiserver.offsets import committed, produce
+from apiserver.own_topics import Own
+from devstack import ApiServer, KafkaCluster
+from support.operator_process import OperatorProcess, Resources, until
+from support.stack_fixtures import MakeTopic, Unique
+from support.stub_agent import StubAgent
+from tidegate.control.records import Hold, HoldKey
+
+ROOT = Path(__file__).resolve().parents[2]
+PARTITIONS = 2
+
+
+class Shell:
+    """Runs `tidegate` as a person does."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        self._environment = os.environ | {"PYTHONPATH": str(ROOT / "operator"), "KUBECONFIG": str(kubeconfig)}
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "tidegate.cli.main", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=self._environment,
+        )
+
+    def __call__(self, *arguments: str, code: int = 0) -> str:
+        """Both outputs."""
+        with self.start(*arguments) as process:
+            out, err = process.communicate(timeout=180)
+        assert process.returncode == code, out + err
+        return out + err
+
+
+@pytest.fixture
+def shell(apiserver: ApiServer) -> Shell:
+    return Shell(apiserver.kubeconfig)
+
+
+@pytest.fixture
+def topic(make_topic: MakeTopic) -> str:
+    return make_topic(PARTITIONS)
+
+
+@pytest.fixture
+def group(unique: Unique) -> str:
+    return unique("group")
+
+
+def read_to_the_end(agent: StubAgent, bootstrap: str, group: str, topic: str) -> None:
+    produce(bootstrap, topic, PARTITIONS, 10)
+    until(
+        lambda: committed(bootstrap, group, topic, PARTITIONS) == dict.fromkeys(range(PARTITIONS), 10),
+        "all is read",
+    )
+
+
+def test_a_pause_is_made_shown_explained_and_resumed(
+    shared: Resources, kafka: KafkaCluster, topic: str, group: str, unique: Unique, shell: Shell
+) -> None:
+    of = ("-n", shared.namespace)
+    pause = unique("p")
+    with StubAgent(kafka.bootstrap, group, topic) as agent:
+        read_to_the_end(agent, kafka.bootstrap, group, topic)
+
+        paused = shell(
+            *("pause", group, "-c", "kafka", "--name", pause, "--topic", f"{topic}:0", "--reason", "INC-1", *of)
+        )
+        status = shell("status", *of)
+        why = shell("why", group, "-c", "kafka", *of)
+        found = json.loads(shell("status", "-o", "json", *of))
+        resumed = shell("resume", pause, *of)
+
+        assert f"consumergrouppause.tidegate.io/{pause} created" in paused
+        assert "Paused 1/1: " in paused
+        assert f"ConsumerGroupPause {shared.namespace}/{pause} ({group}): Paused 1/1" in status
+        assert f"{topic} 0: held by ConsumerGroupPause {shared.namespace}/{pause} since 20" in why
+        assert "Not seen" not in why
+        assert [row["name"] for row in found["parts"]["Pauses"]] == [pause]
+        assert f"consumergrouppause.tidegate.io/{pause} deleted" in resumed
+        assert shared.get("consumergrouppauses", pause) is None
+
+
+@pytest.mark.nightly
+def test_a_reset_is_watched_undone_and_not_cancelled_after_its_end(
+    shared: Resources, kafka: KafkaCluster, topic: str, group: str, unique: Unique, shell: Shell
+) -> None:
+    of = ("-n", shared.namespace)
+    reset, undo = unique("r"), unique("u")
+    with StubAgent(kafka.bootstrap, group, topic) as agent:
+        read_to_the_end(agent, kafka.bootstrap, group, topic)
+
+        shell("reset", group, "-c", "kafka", "--name", reset, "--to-offset", "4", "--wait", *of)
+        watched = shell("watch", reset, *of)
+        ended = shell("cancel", reset, *of, code=1)
+        undone = shell("undo", reset, "--name", undo, *of)
+        told = shell("why", group, *of)
+
+    assert "Succeeded: " in watched
+    assert "has ended as Succeeded, so there is nothing to cancel; tidegate undo" in ended
+    assert f"offsetreset.tidegate.io/{undo} created" in undone
+    assert "Succeeded: " in undone
+    assert f"The one that ended last: OffsetReset {shared.namespace}/{undo}, Succeeded at 20" in told
+    assert "Kafka: no --bootstrap-server was given" in told
+    assert "No OffsetReset of the group is in progress or waits" in told
+
+
+def test_what_is_printed_is_not_created(shared: Resources, group: str, unique: Unique, shell: Shell) -> None:
+    name = unique("p")
+
+    printed = json.loads(shell("pause", group, "-c", "kafka", "--name", name, "-n", shared.namespace, "-o", "json"))
+    judged = shell("pause", group, "-c", "kafka", "--name", name, "-n", shared.namespace, "--dry-run")
+
+    assert printed["metadata"] == {"namespace": shared.namespace, "name": name}
+    assert printed["spec"] == {"connectionRef": {"name": "kafka"}, "group": group}
+    assert "created (server dry run)" in judged
+    assert shared.get("consumergrouppauses", name) is None
+
+
+def test_a_reset_that_waits_is_cancelled_with_its_offsets_as_they_were(
+    own: Own, topic: str, group: str, unique: Unique, shell: Shell
+) -> None:
+    name, of = unique("r"), ("-n", own.resources.namespace)
+    assert own.control.ensure() == ()
+    with StubAgent(own.bootstrap, group, topic, control_topic=own.control_topic) as agent:
+        read_to_the_end(agent, own.bootstrap, group, topic)
+        until(lambda: own.managed(group), "its owner is known to run the agent")
+        agent.obeys = False
+        own.resources.reset(name, group, {"offset": 0}, drainTimeout="4m")
+        until(own.holders, "the reset has closed its gates")
+
+        why = shell("why", group, "-c", "kafka", *of)
+        cancelled = shell("cancel", name, *of)
+        agent.obeys = True
+
+    assert f"OffsetReset {own.resources.namespace}/{name} is Pausing." in why
+    assert f"held by OffsetReset {own.resources.namespace}/{name} since 20" in why
+    assert "Not paused yet: " in why
+    assert f"offsetreset.tidegate.io/{name} deleted" in cancelled
+    assert own.resources.get("offsetresets", name) is None
+    assert own.holders() == set()
+    assert committed(own.bootstrap, group, topic, PARTITIONS) == dict.fromkeys(range(PARTITIONS), 10)
+
+
+def test_with_operator_and_api_server_killed_all_holds_are_listed_and_released_by_kafka_alone(
+    own: Own, operator: OperatorProcess, apiserver: ApiServer, topic: str, group: str, unique: Unique, shell: Shell
+) -> None:
+    if apiserver.attached:
+        pytest.skip("somebody else's API server is not ours to kill")
+    pause = unique("p")
+    by_kafka = ("--bootstrap-server", own.bootstrap, "--control-topic", own.control_topic)
+    assert own.control.ensure() == ()
+    with StubAgent(own.bootstrap, group, topic, control_topic=own.control_topic) as agent:
+        read_to_the_end(agent, own.bootstrap, group, topic)
+        own.resources.pause(pause, group, {"topic": topic, "partitions": [0]}, reason="INC-2")
+        own.resources.wait_pause(pause, "Paused", "1/1")
+        left = {
+            HoldKey(group, topic, 1, "reset/u-1/replay"): Hold("offset reset replay"),
+            HoldKey(group, topic, 1, "reset/cli/run-1"): Hold(),
+            HoldKey(group, topic, 1, "nightly-batch"): Hold(),
+            HoldKey("other", topic, 0, "cli"): Hold(),
+        }
+        own.control.hold(left)
+        operator.kill()
+        apiserver.kill()
+        try:
+            told = shell("why", group, *by_kafka)
+            listed = shell("groups", *by_kafka, "--all-groups", "--release-all")
+            assert len(own.holders()) == 5
+            one = shell(
+                "groups", *by_kafka, "--group", group, "--holder", "nightly-batch", "--release-all", "--execute"
+            )
+            after_one = own.holders()
+            rest = shell("groups", *by_kafka, "--all-groups", "--release-all", "--execute")
+            assert own.holders() == set()
+            before = {n: agent.count(topic, n) for n in range(PARTITIONS)}
+            produce(own.bootstrap, topic, PARTITIONS, 5)
+            until(lambda: all(agent.count(topic, n) > before[n] for n in before), "all partitions flow", timeout_s=60)
+        finally:
+            apiserver.restart()
+
+    assert "2 partitions of 2 are held, by 4 holders." in told
+    assert "all resources in Kubernetes: " in told
+    for holder in ("nightly-batch", "reset/u-1/replay", "reset/cli/run-1", "cli"):
+        assert holder in listed
+    assert "5 hold(s) would be released; none was" in listed
+    assert "1 hold(s) released." in one
+    assert "nightly-batch" not in after_one
+    assert len(after_one) == 4
+    assert "4 hold(s) released." in rest

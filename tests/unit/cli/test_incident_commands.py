@@ -1,0 +1,284 @@
+"""`tidegate undo | cancel | pause | resume | watch | status`: what they ask for, how they end, what they refuse."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from support.fake_kafka import START, FakeClock
+from support.fake_kube import FakeKube
+from tidegate.cli.acting import delete
+from tidegate.cli.errors import CommandFailed, UsageError
+from tidegate.cli.following import follow, follow_deletion, pause_step, reset_step
+from tidegate.cli.main import main
+from tidegate.cli.overview import as_json
+from tidegate.cli.pause_resources import pause_of, pause_parser, run_pause
+from tidegate.cli.screen import Screen
+from tidegate.cli.undoing import cancellable, run_undo, undo_of, undo_parser
+from tidegate.incident.overview import lines, overview_of
+from tidegate.kube.ports import CONNECTIONS, PAUSES, POLICIES, RESETS, Kind, KubeUnavailable, Object
+
+CREATED = "2026-11-20T11:00:00Z"
+RESET = {"connectionRef": {"name": "prod"}, "group": "g", "to": {"earliest": {}}, "approval": "Manual"}
+PAUSE = {"connectionRef": {"name": "prod"}, "group": "g"}
+
+
+def screen() -> Screen:
+    return Screen(io.StringIO(), io.StringIO())
+
+
+def condition(kind: str, value: str, message: str = "", reason: str = "R") -> dict[str, Any]:
+    return {"type": kind, "status": value, "reason": reason, "message": message, "lastTransitionTime": CREATED}
+
+
+def status(phase: str, *conditions: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"phase": phase, "conditions": list(conditions), **more}
+
+
+# --- what is asked for ------------------------------------------------------------------------------------------------
+
+
+def test_an_undo_is_of_the_same_group_and_connection_and_nothing_else() -> None:
+    kube = FakeKube()
+    undone = kube.create(RESETS, "shop", "replay", {**RESET, "topics": ["a"]}, CREATED)
+
+    asked = undo_of(undo_parser().parse_args(["replay", "-n", "shop"]), undone)
+
+    assert asked["metadata"] == {"namespace": "shop", "generateName": "undo-"}
+    assert asked["spec"] == {"connectionRef": {"name": "prod"}, "group": "g", "to": {"undo": "replay"}}
+
+
+def test_one_that_was_deleted_is_undone_by_its_group_and_connection() -> None:
+    given = ["replay", "-n", "shop", "--group", "g", "-c", "bank/prod", "--name", "back", "--manual"]
+
+    asked = undo_of(undo_parser().parse_args(given), None)
+
+    assert asked["metadata"] == {"namespace": "shop", "name": "back"}
+    assert asked["spec"] == {
+        "connectionRef": {"name": "prod", "namespace": "bank"},
+        "group": "g",
+        "to": {"undo": "replay"},
+        "approval": "Manual",
+    }
+
+
+def test_a_pause_is_what_git_would_hold() -> None:
+    given = ["g", "-c", "prod", "-n", "shop", "--topic", "a:0,2", "--topic", "b", "--reason", "INC-1"]
+    given += ["--resume-after", "2h", "--drain-timeout", "5s", "--name", "p"]
+
+    asked = pause_of(pause_parser().parse_args(given), "g")
+
+    assert asked["metadata"] == {"namespace": "shop", "name": "p"}
+    assert asked["spec"] == {
+        **PAUSE,
+        "partitions": [{"topic": "a", "partitions": [0, 2]}, {"topic": "b"}],
+        "reason": "INC-1",
+        "resumeAfter": "2h",
+        "drainTimeout": "5s",
+    }
+
+
+def test_several_pauses_are_printed_as_a_list() -> None:
+    shown = screen()
+
+    assert run_pause(["g", "h", "-c", "prod", "-n", "shop", "--workload", "Deployment/w", "-o", "json"], shown) == 0
+
+    assert isinstance(shown.out, io.StringIO)
+    found = json.loads(shown.out.getvalue())
+    assert [each["spec"]["group"] for each in found["items"]] == ["g", "h"]
+    assert found["items"][0]["spec"]["workloadRefs"] == [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "w"}]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["g", "h", "-c", "prod", "--name", "p"], "--name is for one group"),
+        (["g", "-c", "prod", "--workload", "w"], "must be KIND/NAME"),
+        (["g", "-c", "prod", "--resume-after", "soon"], "spec.resumeAfter"),
+        (["g", "-c", "prod", "--timeout", "soon"], "--timeout soon"),
+    ],
+)
+def test_a_pause_that_no_operator_would_take_is_bad_usage(arguments: list[str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        run_pause(arguments, screen())
+
+
+def test_a_group_without_a_connection_is_no_undo() -> None:
+    with pytest.raises(UsageError, match="need each other"):
+        run_undo(["replay", "--group", "g"], screen())
+
+
+# --- waiting ----------------------------------------------------------------------------------------------------------
+
+
+class Story(FakeKube):
+    """One object whose status goes on at every look; `None`: the API server does not answer, `{}`: it is gone."""
+
+    def __init__(self, kind: Kind, spec: Mapping[str, Any], *statuses: dict[str, Any] | None) -> None:
+        super().__init__()
+        self._left = list(statuses)
+        self.kind, self.made = kind, self.create(kind, "ns", "r", spec, CREATED)
+
+    def get(self, kind: Any, namespace: str, name: str) -> Object:
+        now = self._left.pop(0) if len(self._left) > 1 else self._left[0]
+        if now is None:
+            raise KubeUnavailable("nobody answers")
+        if not now:
+            FakeKube.delete(self, kind, namespace, name, CREATED)
+        return {**super().get(kind, namespace, name), "status": now}
+
+
+def followed(kube: Story, step: Any) -> tuple[bool, list[str]]:
+    shown = screen()
+    done = follow(kube, kube.kind, kube.made, step, FakeClock(), 60, shown)
+    assert isinstance(shown.err, io.StringIO)
+    return done, shown.err.getvalue().splitlines()
+
+
+def test_each_step_is_shown_once_also_where_nobody_answers_for_a_while() -> None:
+    planning = status("Planning", condition("Complete", "Unknown", "it is planned\x1b[2J"))
+    done = status("Succeeded", condition("Complete", "True", "2 reset"))
+
+    assert followed(Story(RESETS, RESET, planning, None, planning, done), reset_step) == (
+        True,
+        ["Planning: it is planned\\x1b[2J", "Succeeded: 2 reset"],
+    )
+
+
+@pytest.mark.parametrize("phase", ["Failed", "RolledBack"])
+def test_a_reset_that_fails_is_no_success(phase: str) -> None:
+    assert followed(Story(RESETS, RESET, status(phase)), reset_step)[0] is False
+
+
+def test_a_pause_is_done_when_its_newest_generation_is_paused() -> None:
+    said = condition("Paused", "True", "all are")
+    older = status("Paused", said, observedGeneration=0, paused="1/1")
+    newer = status("Paused", said, observedGeneration=1, paused="2/2")
+
+    assert followed(Story(PAUSES, PAUSE, older, newer), pause_step) == (
+        True,
+        ["Paused 1/1: all are", "Paused 2/2: all are"],
+    )
+
+
+def test_what_is_refused_deleted_or_too_late_is_said() -> None:
+    refused = status("Pending", condition("Stalled", "True"), observedGeneration=1)
+    with pytest.raises(CommandFailed, match="is refused; it goes on once that is corrected"):
+        followed(Story(PAUSES, PAUSE, refused), pause_step)
+    with pytest.raises(CommandFailed, match="OffsetReset r was deleted"):
+        followed(Story(RESETS, RESET, status("Planning"), {}), reset_step)
+    with pytest.raises(CommandFailed, match="is not there in time; it goes on: tidegate watch r -n ns"):
+        followed(Story(RESETS, RESET, status("Planning")), reset_step)
+
+
+def test_a_deletion_is_waited_for_until_it_is_gone_and_no_longer() -> None:
+    kube = Story(RESETS, RESET, status("Applying"), None, {})
+    last = follow_deletion(kube, RESETS, kube.made, reset_step, FakeClock(), 60, screen())
+
+    assert last is not None
+    assert last.line == "Applying: not begun"
+    stays = Story(RESETS, RESET, status("Applying"))
+    with pytest.raises(CommandFailed, match="its deletion goes on, and stays asked for"):
+        follow_deletion(stays, RESETS, stays.made, reset_step, FakeClock(), 60, screen())
+
+
+# --- cancelling -------------------------------------------------------------------------------------------------------
+
+
+def test_one_that_has_ended_is_not_deleted_also_where_it_ends_just_then() -> None:
+    kube = FakeKube()
+    body = kube.create(RESETS, "ns", "r", RESET, CREATED)
+    kube.replace_status(RESETS, body, status("Succeeded"))
+
+    with pytest.raises(CommandFailed, match="has ended as Succeeded, so there is nothing to cancel; tidegate undo r"):
+        delete(kube, RESETS, body, cancellable)  # type: ignore[arg-type]
+
+    assert kube.get(RESETS, "ns", "r")
+
+
+def test_one_whose_status_was_written_meanwhile_is_deleted() -> None:
+    kube = FakeKube()
+    body = kube.create(RESETS, "ns", "r", RESET, CREATED)
+    kube.replace_status(RESETS, body, status("Applying"))
+
+    delete(kube, RESETS, body, cancellable)  # type: ignore[arg-type]
+
+    assert not kube.list(RESETS)
+
+
+def test_another_one_of_its_name_is_not_deleted() -> None:
+    kube = FakeKube()
+    body = kube.create(RESETS, "ns", "r", RESET, CREATED)
+    kube.delete(RESETS, "ns", "r", CREATED)
+    kube.create(RESETS, "ns", "r", RESET, CREATED)
+
+    with pytest.raises(CommandFailed, match="another one has its name"):
+        delete(kube, RESETS, body, cancellable)  # type: ignore[arg-type]
+
+
+def test_the_policy_that_asked_for_it_is_named() -> None:
+    owner = {"kind": "OffsetResetPolicy", "name": "keep", "uid": "u"}
+
+    assert cancellable({"metadata": {"name": "r", "ownerReferences": [owner]}}) == "keep"
+    assert cancellable({"metadata": {"name": "r"}}) == ""
+
+
+# --- status -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_namespace_on_one_screen() -> None:
+    kube = FakeKube()
+    kube.replace_status(
+        CONNECTIONS,
+        kube.create(CONNECTIONS, "ns", "prod", {"bootstrapServers": "k:1", "observe": True}, CREATED),
+        {"clusterId": "c-1", "conditions": [condition("Ready", "True", "3 brokers", "Reached")]},
+    )
+    for name, phase, value in (("waits", "AwaitingApproval", "Unknown"), ("old", "Failed", "False")):
+        body = kube.create(RESETS, "ns", name, RESET, CREATED)
+        kube.replace_status(RESETS, body, status(phase, condition("Complete", value, "because\x1b", "Why")))
+    body = kube.create(PAUSES, "ns", "poison", PAUSE, CREATED)
+    kube.replace_status(PAUSES, body, status("Degraded", condition("Paused", "False", "no agent"), paused="1/2"))
+    kube.create(POLICIES, "ns", "keep", {**PAUSE, "retention": {}}, CREATED)
+
+    overview = overview_of(kube, "namespace ns")
+    text = "\n".join(lines(overview, START))
+
+    assert (
+        "Waits for a person\n  OffsetReset ns/waits (g): AwaitingApproval, 1 hour ago\n      Why: because\\x1b" in text
+    )
+    assert "Resets in progress\n  none" in text
+    assert "! OffsetReset ns/old (g): Failed" in text
+    assert "! ConsumerGroupPause ns/poison (g): Degraded 1/2" in text
+    assert "OffsetResetPolicy ns/keep (g): Unknown" in text
+    assert "KafkaConnection ns/prod (c-1): Ready, 1 hour ago\n      only observes; Reached: 3 brokers" in text
+    assert json.loads(json.dumps(as_json(overview)))["parts"]["Pauses"][0]["troubled"] is True
+
+
+def test_what_could_not_be_listed_is_not_said_to_be_none() -> None:
+    class Away(FakeKube):
+        def list(self, kind: Kind) -> Any:
+            raise KubeUnavailable(f"list {kind.plural}: connection refused")
+
+    overview = overview_of(Away(), "namespace ns")
+    text = "\n".join(lines(overview, START + timedelta(hours=1)))
+
+    assert overview.listed == 0
+    assert "  none that could be seen" in text
+    assert "Not seen: all resources in Kubernetes: list kafkaconnections: connection refused" in text
+
+
+@pytest.mark.parametrize("command", ["undo", "cancel", "pause", "resume", "watch", "status"])
+def test_without_a_cluster_a_command_ends_with_1(
+    command: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    more = {"status": [], "pause": ["g", "-c", "prod"]}.get(command, ["r"])
+
+    assert main([command, *more]) == 1
+
+    assert f"tidegate {command}: no cluster is configured" in capsys.readouterr().err

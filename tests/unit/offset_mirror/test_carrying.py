@@ -1,0 +1,190 @@
+"""Groups' committed offsets are carried over as they are, and no group that is used at the target is touched."""
+
+from __future__ import annotations
+
+import itertools
+from datetime import UTC, datetime
+
+import pytest
+
+from support.fake_kafka import FakeClock
+from support.mirror.fake_cluster import FakeMirrorCluster, Killed
+from tidegate.kafka.errors import Unavailable
+from tidegate.kafka.model import TopicPartition
+from tidegate.mirror.ports import GroupOffset
+from tidegate.offset_mirror.carrier import Carrier
+from tidegate.offset_mirror.carrying import carried_id, carrying_id, selected
+from tidegate.resources.offset_mirror import CarriedGroups, MirroredGroups
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class World:
+    """Group `g`, of two partitions whose copies end at 100."""
+
+    def __init__(self) -> None:
+        self.source, self.target, self.clock = FakeMirrorCluster("s"), FakeMirrorCluster("t"), FakeClock()
+        self.ends = {P0: 100, P1: 100}
+        self.may_write = True
+        self.restart()
+
+    def restart(self) -> None:
+        """A new process."""
+        self.carrier = Carrier(
+            self.source,
+            self.target,
+            lambda group_id: not group_id.startswith("tidegate."),
+            lambda: self.may_write,
+            self.clock.monotonic,
+            lambda: datetime(2026, 11, 26, tzinfo=UTC),
+        )
+
+    def commit(self, offset: int, metadata: str = "") -> None:
+        self.source.offsets["g"] = {P0: GroupOffset(offset, metadata)}
+
+    def carry(self) -> CarriedGroups:
+        return self.carrier.carry(self.ends)
+
+    @property
+    def there(self) -> GroupOffset | None:
+        return self.target.offsets.get("g", {}).get(P0)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_an_offset_is_carried_over_with_its_metadata_and_follows(world: World) -> None:
+    world.commit(10, "m")
+    told = world.carry()
+    assert (told.total, told.carried, told.in_use, told.failed) == (1, 1, 0, 0)
+    assert world.there == GroupOffset(10, "m")
+
+    world.commit(30)
+    world.restart()
+    world.carry()
+    assert world.there == GroupOffset(30)
+
+
+def test_nothing_is_committed_beyond_the_end_of_a_copy(world: World) -> None:
+    world.commit(150, "m")
+    world.carry()
+    assert world.there == GroupOffset(100)
+
+    world.ends[P0] = 160
+    world.carry()
+    assert world.there == GroupOffset(150, "m")
+
+
+def test_a_partition_of_which_nothing_is_known_is_not_carried(world: World) -> None:
+    world.commit(10)
+    world.ends = {P1: 100}
+
+    assert world.carry().total == 0
+    assert world.there is None
+
+
+def test_a_source_that_was_reset_is_followed_backwards(world: World) -> None:
+    world.commit(50)
+    world.carry()
+    world.commit(5)
+    world.restart()
+    world.carry()
+
+    assert world.there == GroupOffset(5)
+
+
+def test_a_group_that_somebody_else_has_committed_for_is_left_alone(world: World) -> None:
+    world.commit(50)
+    world.carry()
+    world.target.offsets["g"][P0] = GroupOffset(60)
+    world.commit(90)
+    world.restart()
+    told = world.carry()
+
+    assert world.there == GroupOffset(60)
+    assert (told.carried, told.in_use, told.in_use_such_as) == (0, 1, "g")
+    # As after kafka-consumer-groups --delete.
+    del world.target.offsets["g"]
+    world.carry()
+    assert world.there == GroupOffset(90)
+
+
+def test_a_group_that_was_there_before_the_mirror_is_left_alone(world: World) -> None:
+    world.target.offsets["g"] = {P0: GroupOffset(3)}
+    world.commit(50)
+
+    assert world.carry().in_use == 1
+    assert world.there == GroupOffset(3)
+
+
+def test_a_group_with_members_is_left_alone_and_carried_once_they_have_left_without_a_commit(world: World) -> None:
+    world.commit(50)
+    world.carry()
+    world.target.members.add("g")
+    world.commit(70)
+    assert world.carry().in_use == 1
+    assert world.there == GroupOffset(50)
+
+    world.target.members.clear()
+    assert world.carry().carried == 1
+    assert world.there == GroupOffset(70)
+
+
+@pytest.mark.parametrize(("first", "second"), [*itertools.product(range(5), repeat=2)])
+def test_whoever_dies_between_two_commits_leaves_a_group_that_is_carried_on(
+    first: int, second: int, world: World
+) -> None:
+    for offset, dies_after in ((10, first), (20, second)):
+        world.commit(offset)
+        world.target.dies_after = dies_after
+        try:
+            world.carry()
+        except Killed:
+            world.restart()
+    world.target.dies_after = None
+    world.commit(30)
+    told = world.carry()
+
+    assert (told.carried, told.in_use) == (1, 0)
+    assert world.there == GroupOffset(30)
+    # And a commit of somebody else's is still told from all of these.
+    world.target.offsets["g"][P0] = GroupOffset(11)
+    assert world.carry().in_use == 1
+
+
+def test_offsets_that_stay_are_renewed_before_brokers_forget_them(world: World) -> None:
+    world.commit(10)
+    world.carry()
+    world.target.commits.clear()
+    world.carry()
+    assert world.target.commits == []
+
+    world.clock.sleep(7 * 3600)
+    world.carry()
+    assert world.target.commits == [carrying_id("g"), "g", carried_id("g")]
+
+
+def test_a_replica_that_does_not_lead_commits_nothing(world: World) -> None:
+    world.commit(10)
+    world.may_write = False
+    told = world.carry()
+
+    assert (told.failed, told.failure) == (1, "nothing may be written now")
+    assert world.there is None
+
+
+def test_a_cluster_that_does_not_answer_is_told_of(world: World) -> None:
+    world.source.failure = Unavailable("nobody is there")
+
+    with pytest.raises(Unavailable):
+        world.carry()
+
+
+def test_groups_are_chosen_by_both_connections_and_the_mirror() -> None:
+    spec = MirroredGroups(include=("pay*",), exclude=("pay-test",))
+
+    chosen = [g for g in ("pay-1", "pay-2", "pay-test", "other") if selected(g, spec, ("*",), ("pay-1", "pay-test"))]
+    assert chosen == ["pay-1"]
+    assert not selected("tidegate.carried/pay", MirroredGroups(include=("*",)), ("*",))

@@ -1,0 +1,217 @@
+"""One partition is copied a while at a time, and what is known of it is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.fake_kafka import FakeClock
+from support.mirror.fake_cluster import FakeMirrorCluster
+from support.mirror.written import Written, batch
+from tidegate.kafka.errors import NotAuthorized
+from tidegate.kafka.model import LogBounds, TopicPartition
+from tidegate.mirror.copier import Copier
+from tidegate.mirror.model import Interrupted, ProducerIds
+from tidegate.mirror.states import Mirror, Ready
+from tidegate.offset_mirror.course import NEVER, WHEN_GROWN, Limits, PartitionCopying
+from tidegate.offset_mirror.pace import Pace
+
+P = TopicPartition("t", 0)
+
+
+class Ids:
+    def claim(self, _after: int | None) -> ProducerIds | Interrupted:
+        return ProducerIds((7,))
+
+
+class World:
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.source, self.target = FakeMirrorCluster("s"), FakeMirrorCluster("t")
+        for cluster in (self.source, self.target):
+            cluster.create_topic("t", 1, {})
+        self.may_write = True
+        self.wrote: list[tuple[int, int]] = []
+        self.rate: int | None = None
+        self.max_fill = 1000
+        self.begin()
+
+    def begin(self) -> None:
+        limits = Limits(
+            Pace(self.rate, self.clock.monotonic),
+            self.max_fill,
+            lambda: self.may_write,
+            lambda records, size: self.wrote.append((records, size)),
+            self.clock.monotonic,
+        )
+        self.copier = Copier(
+            Mirror(),
+            self.source.source(P, self.source.topics()["t"].topic_id),
+            self.target.target(P),
+            Ids(),
+        )
+        self.copying = PartitionCopying(P, self.copier, limits)
+
+    def see(self) -> bool:
+        return self.copying.saw(self.source.bounds([P])[P], self.copying.offset, self.clock.monotonic())
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_all_that_is_there_is_copied_and_then_it_waits_for_more(world: World) -> None:
+    world.source.write("t", 20)
+    assert world.see()
+    assert world.copying.go_on() == WHEN_GROWN
+    assert world.target.log("t").visible() == world.source.log("t").visible()
+    assert sum(records for records, _ in world.wrote) == 20
+    assert not world.see()
+
+    course = world.copying.seen()
+    assert (course.offset, course.source_end, course.lag, course.copied_at_s) == (20, 20, 0, world.clock.monotonic())
+    world.source.write("t", 1)
+    assert world.see()
+    assert world.copying.seen().lag == 1
+
+
+def test_how_old_a_copy_is_goes_by_what_the_source_had(world: World) -> None:
+    world.see()
+    world.copying.go_on()
+    began_s = world.clock.monotonic()
+    for _ in range(200):
+        world.clock.sleep(1)
+        world.source.write("t", 1)
+        world.see()
+    assert world.copying.seen().copied_at_s == began_s
+
+    assert world.copying.go_on() == WHEN_GROWN
+    assert world.copying.seen().copied_at_s == world.clock.monotonic()
+
+
+def test_the_start_of_the_source_is_followed(world: World) -> None:
+    world.source.write("t", 20)
+    world.see()
+    world.copying.go_on()
+    world.source.log("t").delete_records(15)
+
+    assert world.see()
+    assert world.copying.go_on() == WHEN_GROWN
+    assert world.target.log("t").start == 15
+    assert not world.see()
+
+
+def test_nothing_is_written_while_another_replica_leads(world: World) -> None:
+    world.source.write("t", 20)
+    world.may_write = False
+
+    assert world.copying.go_on() == 1.0
+    assert world.target.log("t").end == 0
+
+
+def test_no_step_is_taken_after_the_end(world: World) -> None:
+    world.source.write("t", 20)
+    world.copying.end()
+
+    assert world.copying.go_on() == NEVER
+    assert world.target.log("t").end == 0
+
+
+def test_more_offsets_than_allowed_are_not_filled(world: World) -> None:
+    world.source.write("t", 30)
+    world.source.log("t").delete_records(25)
+    world.max_fill = 24
+    world.begin()
+    assert world.copying.go_on() > 1
+    assert world.target.log("t").end == 0
+    assert "raise spec.seed.maxFill to 25" in world.copying.seen().stopped
+
+    world.max_fill = 25
+    world.begin()
+    assert world.copying.go_on() == WHEN_GROWN
+    assert (world.target.log("t").start, world.target.log("t").end) == (25, 30)
+
+
+def test_a_stranger_in_the_copy_stops_it(world: World) -> None:
+    world.source.write("t", 5)
+    world.copying.go_on()
+    world.target.write("t", 1)
+    world.source.write("t", 5)
+
+    assert world.copying.go_on() == NEVER
+    course = world.copying.seen()
+    assert course.drifted
+    assert course.stopped
+    end = world.target.log("t").end
+    assert world.copying.go_on() == NEVER
+    assert world.target.log("t").end == end
+
+
+def test_a_source_that_lost_records_is_compared_before_anything_is_added(world: World) -> None:
+    world.source.write("t", 10)
+    world.see()
+    world.copying.go_on()
+    log = world.source.log("t")
+    del log.log[5:]
+    assert world.copying.saw(LogBounds(0, 5), world.copying.offset, 0.0)
+    assert world.copying.go_on() >= 0
+    for _ in range(8):
+        log._lay(batch(log.end, {0: Written(1, b"another", b"record")}, 1), 1)
+
+    assert world.copying.go_on() == NEVER
+    assert world.copying.seen().drifted
+    assert world.target.log("t").end == 10
+
+
+def test_a_right_that_is_missing_is_told_and_asked_for_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.source.write("t", 5)
+    state = world.copier.mirror
+    source = world.source.source(P, "x")
+
+    def refuse(_offset: int) -> Interrupted:
+        raise NotAuthorized("allow the principal Read on topic t")
+
+    monkeypatch.setattr(source, "read", refuse)
+    monkeypatch.setattr(world.copier, "_source", source)
+    pauses = [world.copying.go_on() for _ in range(3)]
+    assert pauses == sorted(pauses)
+    assert pauses[0] < pauses[2]
+    assert world.copying.seen().trouble == "allow the principal Read on topic t"
+    monkeypatch.undo()
+
+    assert state is not world.copier.mirror
+    assert world.copying.go_on() == WHEN_GROWN
+    assert world.copying.seen().trouble == ""
+
+
+def test_what_was_read_is_not_kept_while_others_have_the_threads(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.source.write("t", 50)
+    step = world.copier.step
+
+    def slow() -> str | None:
+        world.clock.sleep(1)
+        return step()
+
+    monkeypatch.setattr(world.copier, "step", slow)
+    pauses = []
+    while not pauses or pauses[-1] == 0:
+        pauses.append(world.copying.go_on())
+        if isinstance(world.copier.mirror.state, Ready):
+            assert world.copier.mirror.state.work == ()
+    assert pauses[-1] == WHEN_GROWN
+    assert len(pauses) > 2
+    assert world.target.log("t").end == 50
+
+
+def test_bytes_a_second_are_kept_to() -> None:
+    clock = FakeClock()
+    pace = Pace(1000, clock.monotonic)
+    pace.wrote(500)
+    assert pace.wait_s() == pytest.approx(0.5)
+    pace.wrote(1000)
+    assert pace.wait_s() == pytest.approx(1.5)
+    clock.sleep(5)
+    assert pace.wait_s() == 0
+    pace.wrote(100)
+    assert pace.wait_s() == pytest.approx(0.1)
+    assert Pace(None, clock.monotonic).wait_s() == 0

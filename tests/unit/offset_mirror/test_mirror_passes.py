@@ -1,0 +1,492 @@
+"""Passes over an `OffsetMirror`: what is copied, what is refused, and what is said of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import pytest
+
+from support.fake_kafka import FakeKafka
+from support.fake_kube import FakeKube
+from support.mirror.fake_cluster import FakeMirrorCluster
+from tidegate.clock import SystemClock
+from tidegate.connection.live import Live, LiveConnections
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.errors import NotAuthorized, Unavailable
+from tidegate.kafka.model import TopicPartition
+from tidegate.kube.ports import MIRRORS, Conflict, Kind, Object
+from tidegate.mirror.model import Interrupted, ProducerIds
+from tidegate.mirror.ports import GroupOffset, GroupOffsets
+from tidegate.offset_mirror.ids import ProducerIdsInStatus
+from tidegate.offset_mirror.metrics import MirrorMetrics
+from tidegate.offset_mirror.reconcile import MirrorReconciler, Parts
+from tidegate.resources.base import read_status
+from tidegate.resources.conditions import Condition, find_condition
+from tidegate.resources.connection import AllowSpec
+from tidegate.resources.offset_mirror import OffsetMirrorStatus
+from tidegate.service.metrics import Metrics
+
+CREATED = "2026-11-20T12:00:00Z"
+PASSES = 400
+
+T = TypeVar("T")
+
+
+class World:
+    """An `OffsetMirror` `m` of topic `t`, from cluster `here` to cluster `there`."""
+
+    def __init__(self) -> None:
+        self.kube, self.live = FakeKube(), LiveConnections()
+        self.here, self.there = FakeMirrorCluster("here"), FakeMirrorCluster("there")
+        self.here.create_topic("t", 2, {"retention.ms": "-1"})
+        self.here.write("t", 20)
+        self.here.write("t", 5, 1)
+        for name in ("here", "there"):
+            self.connect(name)
+        self.spec: dict[str, Any] = {
+            "source": {"name": "here"},
+            "target": {"name": "there"},
+            "topics": {"include": ["t"]},
+        }
+        self.kube.create(MIRRORS, "ns", "m", self.spec, CREATED)
+        self.loop = asyncio.new_event_loop()
+        self.executor = ThreadPoolExecutor(4)
+        self.metrics = Metrics()
+        self.of_mirrors = MirrorMetrics(self.metrics.registry)
+        self.opened: list[str] = []
+        self.restart()
+
+    def connect(self, name: str, **changes: Any) -> None:
+        live = Live(
+            uid=name,
+            namespace="ns",
+            name=name,
+            digest="d",
+            connection=Connection(name),
+            mounted=None,
+            secrets={},
+            allow=AllowSpec(),
+            kafka=FakeKafka(),
+            cluster_id=name,
+            trouble=None,
+        )
+        self.live.put(replace(live, **changes))
+
+    def restart(self) -> None:
+        """A new process: nothing in memory."""
+        clock = SystemClock()
+        self.reconciler = MirrorReconciler(
+            Parts(
+                kube=self.kube,
+                live=self.live,
+                open_cluster=self.open,
+                mirrors=lambda: self.kube.list(MIRRORS),
+                may_write=lambda: True,
+                executor=self.executor,
+                patient_executor=self.executor,
+                clock=clock,
+                metrics=self.metrics,
+                of_mirrors=self.of_mirrors,
+                active_tick_s=0.01,
+                idle_tick_s=0.02,
+                look_s=0.05,
+            )
+        )
+
+    def open(self, connection: Connection) -> FakeMirrorCluster:
+        self.opened.append(connection.bootstrap_servers)
+        return {"here": self.here, "there": self.there}[connection.bootstrap_servers]
+
+    def run(self, awaitable: Coroutine[Any, Any, T]) -> T:
+        return self.loop.run_until_complete(awaitable)
+
+    def passes(self, until: Callable[[], bool]) -> None:
+        """Passes over it, each when the last one has asked for it, until that is so."""
+
+        async def again() -> None:
+            for _ in range(PASSES):
+                again_after_s = 0.0
+                # A producer id was claimed meanwhile: read again, as by the loop.
+                with contextlib.suppress(Conflict):
+                    again_after_s = (await self.reconciler.reconcile(self.body)).again_after_s
+                    if until():
+                        return
+                await asyncio.sleep(min(again_after_s, 0.05))
+            raise AssertionError(f"not after {PASSES} passes: {self.body.get('status')}")
+
+        self.run(again())
+
+    def one_pass(self) -> Condition:
+        """Ready, afterwards."""
+        if self.body["spec"] != self.spec:
+            self.kube.change(MIRRORS, "ns", "m", spec=self.spec)
+        self.run(self.reconciler.reconcile(self.body))
+        return self.condition("Ready")
+
+    def copied(self) -> None:
+        self.passes(lambda: self.condition("Ready").reason == "CopiesInSync")
+
+    @property
+    def body(self) -> Object:
+        return self.kube.get(MIRRORS, "ns", "m")
+
+    @property
+    def status(self) -> OffsetMirrorStatus:
+        return read_status(OffsetMirrorStatus, self.body)
+
+    def condition(self, condition_type: str) -> Condition:
+        found = find_condition(self.status.conditions, condition_type)
+        assert found is not None, condition_type
+        return found
+
+    def close(self) -> None:
+        self.run(self.reconciler.stop())
+        self.loop.close()
+        self.executor.shutdown()
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    world = World()
+    yield world
+    world.close()
+
+
+def test_a_topic_is_copied_and_said_to_be_in_sync(world: World) -> None:
+    assert world.one_pass().reason == "CopiesSeeding"
+    assert world.there.kept.keys() == {"t"}
+    world.copied()
+
+    for number in range(2):
+        assert world.there.log("t", number).visible() == world.here.log("t", number).visible()
+    status = world.status
+    [topic] = status.topics
+    assert (topic.source_id, topic.target_id, topic.seeded) == ("here-1", "there-1", True)
+    assert (status.source_cluster, status.target_cluster, status.in_sync) == ("here", "there", "2/2")
+    assert [world.condition(each).status for each in ("InSync", "Seeding", "Drifted")] == ["True", "False", "False"]
+    assert world.condition("Drifted").reason == "NoDriftSeen"
+    assert [h.reason for h in world.kube.happenings_of("m")] == ["CopiesSeeding", "CopiesInSync"]
+
+
+def test_nothing_is_copied_before_the_status_names_the_topics_ids(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else whoever dies then would not notice that the topic was created again."""
+    replace_status = world.kube.replace_status
+
+    def without_topics(kind: Kind, body: Object, status: Mapping[str, Any]) -> Object:
+        if status.get("topics"):
+            raise Conflict("it was changed")
+        return replace_status(kind, body, status)
+
+    monkeypatch.setattr(world.kube, "replace_status", without_topics)
+    for _ in range(10):
+        with contextlib.suppress(Conflict):
+            world.run(world.reconciler.reconcile(world.body))
+        world.run(asyncio.sleep(0.02))
+    assert "t" in world.there.kept
+    assert world.there.log("t").end == 0
+
+    monkeypatch.undo()
+    world.copied()
+
+
+def test_another_process_goes_on_with_the_same_producer(world: World) -> None:
+    world.copied()
+    world.run(world.reconciler.stop())
+    world.restart()
+    world.here.write("t", 3)
+    world.passes(lambda: world.there.log("t").end == 23)
+
+    assert len(world.status.producer_ids) == 1
+    assert world.there.log("t").visible() == world.here.log("t").visible()
+
+
+def test_groups_are_carried_over_and_counted(world: World) -> None:
+    world.here.offsets["g"] = {TopicPartition("t", 0): GroupOffset(7)}
+    world.spec["groups"] = {"include": ["*"], "interval": "1s"}
+    world.one_pass()
+    world.passes(lambda: world.status.groups is not None)
+
+    assert world.there.offsets["g"] == {TopicPartition("t", 0): GroupOffset(7)}
+    assert world.status.groups is not None
+    assert (world.status.groups.total, world.status.groups.carried) == (1, 1)
+
+
+def test_a_copy_that_drifted_stalls_the_mirror_and_no_other_copy(world: World) -> None:
+    world.copied()
+    world.there.write("t", 1)
+    for number in range(2):
+        world.here.write("t", 4, number)
+    world.passes(lambda: world.condition("Drifted").status == "True")
+
+    assert world.condition("Ready").reason == "CopiesDrifted"
+    assert world.condition("Stalled").status == "True"
+    world.passes(lambda: world.there.log("t", 1).end == 9)
+    [worst] = world.status.worst
+    assert (worst.topic, worst.partition, worst.state) == ("t", 0, "Drifted")
+
+
+def test_a_partition_that_can_not_be_filled_stalls_the_mirror(world: World) -> None:
+    world.here.log("t").delete_records(15)
+    world.spec["seed"] = {"maxFill": 14}
+    world.one_pass()
+    world.passes(lambda: world.condition("Ready").reason == "CopiesStopped")
+    assert "raise spec.seed.maxFill to 15" in world.condition("Ready").message
+
+    world.spec["seed"] = {"maxFill": 15}
+    world.one_pass()
+    world.copied()
+    assert world.there.log("t").start == 15
+
+
+def test_a_topic_that_was_created_again_is_halted(world: World) -> None:
+    world.copied()
+    del world.here.kept["t"]
+    world.here.create_topic("t", 2, {"retention.ms": "-1"})
+    world.here.write("t", 90)
+    world.passes(lambda: world.condition("Drifted").status == "True")
+    assert world.there.log("t").end == 20
+
+    del world.there.kept["t"]
+    world.copied()
+    assert world.there.log("t").end == 90
+
+
+def test_a_topic_that_is_gone_at_the_source_keeps_its_copy(world: World) -> None:
+    world.copied()
+    topic = world.here.kept.pop("t")
+    world.passes(lambda: [row.state for row in world.status.topics] == ["SourceGone"])
+    assert world.there.log("t").end == 20
+
+    world.here.kept["t"] = topic
+    world.copied()
+
+
+def test_what_is_added_at_the_source_is_added_to_the_copy(world: World) -> None:
+    world.copied()
+    world.here.add_partitions("t", 3)
+    world.here.write("t", 2, 2)
+    world.here.configure("t", {"max.message.bytes": "5"})
+    world.passes(lambda: world.status.in_sync == "3/3")
+
+    assert world.there.log("t", 2).end == 2
+    assert world.there.kept["t"].settings["max.message.bytes"] == "5"
+
+
+def test_a_topic_that_the_target_refuses_keeps_no_other_from_being_copied(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = world.there.create_topic
+
+    def refuse(name: str, partitions: int, settings: Any) -> None:
+        if name == "u":
+            raise NotAuthorized("create topic u: allow the principal Create on topic u")
+        create(name, partitions, settings)
+
+    monkeypatch.setattr(world.there, "create_topic", refuse)
+    world.here.create_topic("u", 1, {})
+    world.spec["topics"] = {"include": ["t", "u"]}
+    world.one_pass()
+    world.passes(lambda: world.status.in_sync == "2/3")
+    assert world.condition("Ready").reason == "CopiesStopped"
+    assert "allow the principal Create on topic u" in world.condition("Ready").message
+
+    monkeypatch.undo()
+    world.copied()
+    assert world.status.in_sync == "3/3"
+
+
+def test_nothing_is_carried_over_once_it_has_ended(world: World) -> None:
+    """A group of which the offsets are just being committed gets them, and no group after it."""
+    for number in range(3):
+        world.here.offsets[f"g{number}"] = {TopicPartition("t", 0): GroupOffset(7)}
+    world.spec["groups"] = {"include": ["*"], "interval": "1s"}
+    commit, at_work, may_go_on = world.there.commit, threading.Event(), threading.Event()
+
+    def slow(group_id: str, offsets: GroupOffsets) -> None:
+        at_work.set()
+        assert may_go_on.wait(10)
+        commit(group_id, offsets)
+
+    world.there.commit = slow  # type: ignore[method-assign]
+    world.one_pass()
+    world.passes(at_work.is_set)
+
+    async def ended() -> None:
+        stopping = asyncio.ensure_future(world.reconciler.stop())
+        await asyncio.sleep(0.05)
+        assert not stopping.done()
+        may_go_on.set()
+        await stopping
+
+    world.run(ended())
+    assert {"g0"} == {group for group in world.there.offsets if not group.startswith("tidegate.")}
+
+
+def test_a_mirror_without_topics_says_so(world: World) -> None:
+    world.spec["topics"] = {"include": ["none*"]}
+
+    assert world.one_pass().reason == "NoTopicsYet"
+
+
+def test_a_mirror_that_is_suspended_rests_until_it_goes_on(world: World) -> None:
+    world.copied()
+    world.spec["suspend"] = True
+    assert (world.one_pass().reason, world.condition("Ready").status) == ("Suspended", "True")
+    assert world.condition("InSync").reason == "NotCopying"
+    assert world.condition("InSync").status == "Unknown"
+    assert world.here.closed
+    world.here.write("t", 5)
+    world.run(asyncio.sleep(0.1))
+    assert world.there.log("t").end == 20
+
+    world.spec["suspend"] = False
+    world.one_pass()
+    world.copied()
+    assert world.there.log("t").end == 25
+
+
+@pytest.mark.parametrize("name", ["here", "there"])
+def test_a_connection_that_is_not_there_is_waited_for(name: str, world: World) -> None:
+    world.live.drop("ns", name, uid=name)
+    assert (world.one_pass().reason, world.condition("Ready").message) == (
+        "WaitingForConnection",
+        f"there is no usable KafkaConnection {name} in this namespace: it waits for it",
+    )
+
+    world.connect(name, trouble=("KafkaUnavailable", "nobody is there"))
+    assert world.one_pass().reason == "WaitingForConnection"
+    assert "KafkaUnavailable" in world.condition("Ready").message
+    world.connect(name)
+    world.copied()
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason", "says"),
+    [
+        ({"observes": True}, "Observing", "KafkaConnection there only observes"),
+        ({"cluster_id": "here"}, "SameCluster", "KafkaConnections here and there reach the same cluster, here"),
+    ],
+)
+def test_what_a_target_must_not_be(changes: dict[str, Any], reason: str, says: str, world: World) -> None:
+    world.connect("there", **changes)
+
+    assert world.one_pass().reason == reason
+    assert says in world.condition("Stalled").message
+    assert world.opened == []
+
+
+def test_a_connection_that_leads_to_another_cluster_later_is_refused(world: World) -> None:
+    world.copied()
+    world.connect("there", cluster_id="third")
+
+    assert world.one_pass().reason == "ClusterChanged"
+    assert world.there.closed
+
+
+def test_topics_that_a_connection_does_not_allow_are_left_out(world: World) -> None:
+    world.connect("there", allow=AllowSpec(topics=("other",)))
+
+    assert world.one_pass().reason == "NoTopicsYet"
+    assert world.there.kept == {}
+
+
+def test_too_many_topics_are_refused(world: World) -> None:
+    for number in range(201):
+        world.here.create_topic(f"t{number}", 1, {})
+    world.spec["topics"] = {"include": ["*"]}
+
+    assert world.one_pass().reason == "TooManyTopics"
+    assert world.there.kept == {}
+
+
+def test_of_two_mirrors_of_a_topic_the_older_one_copies_it(world: World) -> None:
+    older = {**world.spec, "topics": {"include": ["*"], "exclude": ["x"]}}
+    world.kube.create(MIRRORS, "ns", "older", older, "2026-11-19T12:00:00Z")
+    assert world.one_pass().reason == "CopiedByAnother"
+    assert "topic t is copied to this cluster by OffsetMirror ns/older" in world.condition("Ready").message
+
+    world.kube.change(MIRRORS, "ns", "older", spec={**older, "topics": {"include": ["*"], "exclude": ["t"]}})
+    world.copied()
+    world.kube.create(MIRRORS, "ns", "younger", older, "2026-11-21T12:00:00Z")
+    assert world.one_pass().reason == "CopiesInSync"
+
+
+def test_a_spec_that_is_none_is_refused(world: World) -> None:
+    world.spec["engine"] = "Spark"
+
+    assert world.one_pass().reason == "InvalidSpec"
+
+
+def test_a_cluster_that_does_not_answer_is_told_of_and_gone_on_with(world: World) -> None:
+    world.copied()
+    world.here.failure = Unavailable("nobody is there")
+    world.passes(lambda: world.condition("Ready").reason == "CopiesLagging")
+    assert "nobody is there" in world.condition("Ready").message
+
+    world.here.failure = None
+    world.copied()
+
+
+def test_a_status_of_a_newer_version_is_left_as_it_is(world: World) -> None:
+    world.copied()
+    newer = {**world.body["status"], "newer": 1}
+    world.kube.replace_status(MIRRORS, world.body, newer)
+    world.run(world.reconciler.reconcile(world.body))
+
+    status = world.body["status"]
+    assert (status["newer"], status["producerIds"]) == (1, newer["producerIds"])
+    assert any(each["reason"] == "UnreadableStatus" for each in status["conditions"])
+    assert world.here.closed
+
+
+def test_who_claims_a_producer_id_first_wins(world: World) -> None:
+    numbers = itertools.count(100)
+    first, second = (ProducerIdsInStatus(world.kube, world.body, lambda: next(numbers)) for _ in range(2))
+
+    assert first.claim(None) == ProducerIds((100,))
+    assert second.claim(None) == ProducerIds((100,))
+    assert second.claim(100) == ProducerIds((100, 101))
+    assert first.claim(100) == ProducerIds((100, 101))
+    assert first.claim(None) == ProducerIds((100, 101))
+    assert world.status.producer_ids == (100, 101)
+
+
+def test_an_id_that_could_not_be_noted_is_not_used(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = ProducerIdsInStatus(world.kube, world.body, lambda: 100)
+    get = world.kube.get
+
+    def changed_since(*arguments: Any) -> Object:
+        body = get(*arguments)
+        world.kube.change(MIRRORS, "ns", "m", annotations={"a": "b"})
+        return body
+
+    monkeypatch.setattr(world.kube, "get", changed_since)
+    assert isinstance(ids.claim(None), Interrupted)
+    monkeypatch.undo()
+    assert world.status.producer_ids == ()
+    world.kube.delete(MIRRORS, "ns", "m", CREATED)
+    assert isinstance(ids.claim(None), Interrupted)
+    world.kube.create(MIRRORS, "ns", "m", world.spec, CREATED)
+    assert isinstance(ids.claim(None), Interrupted)
+
+
+def test_what_is_deleted_is_let_go_of(world: World) -> None:
+    world.copied()
+    samples = {s.name for f in world.metrics.registry.collect() for s in f.samples if s.labels.get("mirror") == "m"}
+    assert {"tidegate_mirror_partitions", "tidegate_mirror_lag_records", "tidegate_mirror_lag_seconds"} <= samples
+    body = world.body
+    world.kube.delete(MIRRORS, "ns", "m", CREATED)
+    world.run(world.reconciler.forget(body))
+
+    assert world.here.closed
+    assert world.there.closed
+    assert not [s for f in world.metrics.registry.collect() for s in f.samples if s.labels.get("mirror") == "m"]
