@@ -501,6 +501,14 @@ def test_a_running_classic_streams_application_is_refused(kafka: FakeKafka) -> N
     assert "Kafka Streams" in refused.message
 
 
+def test_a_stopped_classic_streams_application_is_not_told_from_other_groups(kafka: FakeKafka) -> None:
+    """Nothing in Kafka says of which kind its members were."""
+    consumer = FakeConsumer(kafka, "g", ["orders"], assignor="stream", auto_commit_s=None)
+    consumer.start()
+    consumer.close()
+    assert targets(kafka, request(ToEarliest(), Selection("orders")))["orders-0"] == 10
+
+
 WITHOUT_MEMBERS = "without members it can be reset"
 
 
