@@ -28,6 +28,12 @@ def kafka_client(version: str) -> Tool:
     )
 
 
+def smallrye_messaging() -> Tool:
+    """The jars of SmallRye Reactive Messaging's Kafka connector as Quarkus has them, with a CDI container."""
+    pom = _JAVA / "smallrye" / "pom.xml"
+    return maven_jars("smallrye-messaging", "SmallRye's Kafka connector (jars)", pom, "jars.sha256", (10, 60))
+
+
 def opentelemetry_agent() -> Path:
     """The jar of OpenTelemetry's agent for ``-javaagent``. Raises devstack's errors."""
     pom = _JAVA / "opentelemetry" / "pom.xml"

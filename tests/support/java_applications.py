@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import shutil
 import subprocess
 import tempfile
 import threading
@@ -20,19 +19,15 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self, assert_never
 
-from devstack import prerequisites
-from devstack.checksums import verify_jars
 from devstack.java_agent import agent_jar
-from devstack.java_clients import java_program, kafka_client
-from devstack.toolcache import MAVEN_COPY, Build, toolcache
+from devstack.java_clients import java_program, kafka_client, smallrye_messaging
 from support.gated_applications import PATIENCE_S, Application, Given, Job
+from support.java_builds import DRIVEN_MAIN, driven_classes, packaged, smallrye_classes
 
-APPLICATIONS: Final = Path(__file__).resolve().parents[1] / "agent" / "java" / "applications"
-_DRIVEN: Final = APPLICATIONS / "driven" / "src" / "main" / "java" / "driven"
-_MAIN: Final = "driven.DrivenApplication"
-_COMPILED_AGAINST: Final = "2.8.2"
 PACKAGED_CLIENT: Final = "3.9.2"
 """Of jars that have their client inside."""
+SMALLRYE_CLIENT: Final = "4.1.2"
+"""Of the Quarkus release whose SmallRye is tested."""
 _END_S: Final = 60.0
 
 
@@ -47,6 +42,19 @@ class Packaging(StrEnum):
     """An executable jar of Spring Boot, which has class loaders of its own."""
     STREAMS = "streams"
     """One jar with Kafka Streams inside, too."""
+    SMALLRYE = "smallrye"
+    """Jars on the class path, with SmallRye Reactive Messaging, as Quarkus runs it."""
+
+    @property
+    def client(self) -> str | None:
+        """The client that it has inside; ``None``: any."""
+        match self:
+            case Packaging.PLAIN:
+                return None
+            case Packaging.SMALLRYE:
+                return SMALLRYE_CLIENT
+            case _:
+                return PACKAGED_CLIENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +68,8 @@ class Java:
     jdk: int = 17
 
     def __post_init__(self) -> None:
-        if self.packaging is not Packaging.PLAIN and self.client != PACKAGED_CLIENT:
-            raise ValueError(f"{self.packaging} has kafka-clients {PACKAGED_CLIENT} inside")
+        if self.packaging.client not in (None, self.client):
+            raise ValueError(f"{self.packaging} has kafka-clients {self.packaging.client} inside")
         if self.packaging is Packaging.BOOT and self.jdk < 17:
             raise ValueError("Spring Boot 3 needs Java 17")
         if self.protocol == "consumer" and self.version < (3, 7):
@@ -85,53 +93,19 @@ class Java:
         logging = ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true"]
         match self.packaging:
             case Packaging.PLAIN:
-                classes = ["-cp", f"{driven_classes()}:{kafka_client(self.client).folder()}/*", _MAIN]
+                classes = ["-cp", f"{driven_classes()}:{kafka_client(self.client).folder()}/*", DRIVEN_MAIN]
             case Packaging.RELOCATED:
-                classes = ["-cp", str(packaged() / "relocated.jar"), _MAIN]
+                classes = ["-cp", str(packaged() / "relocated.jar"), DRIVEN_MAIN]
             case Packaging.STREAMS:
                 classes = ["-cp", str(packaged() / "streams.jar"), "streams.StreamsApplication"]
+            case Packaging.SMALLRYE:
+                path = f"{smallrye_classes()}:{driven_classes()}:{smallrye_messaging().folder()}/*"
+                classes = ["-cp", path, "smallrye.SmallRyeApplication"]
             case Packaging.BOOT:
                 classes = ["-jar", str(packaged() / "boot.jar")]
             case _:
                 assert_never(self.packaging)
         return [java_program(self.jdk), *options, *logging, *classes]
-
-
-def driven_classes() -> Path:
-    """The folder of the compiled application. Raises devstack's errors where Java or the jars are missing."""
-    sources = sorted(_DRIVEN.glob("*.java"))
-    libs = kafka_client(_COMPILED_AGAINST).folder()
-
-    def build(build: Build) -> None:
-        prerequisites.java()
-        javac = ["javac", "--release", "8", "-Xlint:all,-options", "-Werror", "-d", str(build.folder)]
-        build.run([*javac, "-cp", f"{libs}/*", *map(str, sources)])
-
-    return toolcache().artifact(
-        "driven-application", [*sources, libs.name], build, label="the driven Java application", first_time="2 to 5 s"
-    )
-
-
-def packaged() -> Path:
-    """The folder of ``relocated.jar``, ``boot.jar`` and ``streams.jar``. Raises devstack's errors."""
-    sums = APPLICATIONS / "jars.sha256"
-    sources = sorted(path for path in APPLICATIONS.rglob("*") if path.suffix in (".java", ".xml"))
-
-    def build(build: Build) -> None:
-        prerequisites.java()
-        with tempfile.TemporaryDirectory(dir=build.folder.parent, prefix="java-applications-source-") as copied:
-            shutil.copytree(APPLICATIONS, copied, dirs_exist_ok=True)
-            fetched = Path(copied, "fetched")
-            given = ["-DincludeScope=runtime", f"-DoutputDirectory={fetched}"]
-            mvn = [prerequisites.maven().path, "-q", "-B", "-ntp", "-C", "-Dstyle.color=never", "-f", copied]
-            build.run([*mvn, "package", MAVEN_COPY, *given])
-            verify_jars(fetched, sums)
-            for name in ("relocated", "boot", "streams"):
-                shutil.copy(Path(copied, name, "target", f"{name}.jar"), build.folder)
-
-    made_from: list[Path | str] = [*sources, sums, MAVEN_COPY]
-    label = "the packaged Java applications"
-    return toolcache().artifact("java-applications", made_from, build, label=label, first_time="10 to 60 s")
 
 
 def agent_environment(control_topic: str) -> dict[str, str]:
@@ -273,8 +247,9 @@ class JavaApplication(Application):
     """One consumer in a JVM.
 
     Styles: ``batch`` (``poll(Duration)``), ``number`` (``poll(long)``); under Spring Boot also ``record-listener`` and
-    ``batch-listener``, with Kafka Streams ``streams-listener``. How it commits: ``Committing.java``,
-    ``ListenerContainer.java``. ``config`` has the client's own settings, and takes precedence.
+    ``batch-listener``, with Kafka Streams ``streams-listener``, with SmallRye ``smallrye-listener``. How it commits:
+    ``Committing.java``, ``ListenerContainer.java``, ``SmallRyeApplication.java``. ``config`` has the client's own
+    settings, and takes precedence.
     """
 
     def __init__(self, process: JavaProcess, job: Job, name: str) -> None:

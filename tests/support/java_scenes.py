@@ -155,6 +155,38 @@ def a_listener_is_paused_and_reset(scene: Scene, start: Start) -> None:
     assert is_whole(scene.offsets(1))
 
 
+def its_commits_go_on_after_resets(scene: Scene, start: Start) -> None:
+    """To an earlier and to a later offset, where nobody writes: what it commits comes to the end all the same, not
+    only once it is past the place at which it was before."""
+    for partition in (0, 1):
+        scene.write(200, partition)
+    application = start()
+    scene.until(lambda: [scene.committed(0), scene.committed(1)] == [200, 200], "it has read and committed all")
+    ack = scene.close_gate()
+    scene.write(10, 1)
+    scene.until(lambda: scene.committed(1) == 210, "the other partition goes on")
+    assert ack.offset == scene.committed() == len(scene.offsets()) == 200
+    _goes_on_at(scene, 50, 200)
+    scene.close_gate()
+    scene.write(200)
+    _goes_on_at(scene, 320, 400)
+    scene.write(30)
+    scene.until(lambda: scene.committed() == 430, "it commits what is written later")
+    application.stop()
+    assert scene.offsets(0) == [*range(200), *range(50, 200), *range(320, 430)]
+    assert scene.offsets(1) == list(range(210))
+    assert scene.committed() == 430
+
+
+def _goes_on_at(scene: Scene, target: int, end: int) -> None:
+    """The partition that is paused is reset and released."""
+    scene.reset(target)
+    released_at = time.monotonic()
+    scene.release()
+    scene.until(lambda: scene.offsets(0, released_at) == list(range(target, end)), f"{target} to {end} are read")
+    scene.until(lambda: scene.committed() == end, lambda: f"{end} is committed, not {scene.committed()}", SOON_S)
+
+
 Launch = Callable[[], JavaProcess]
 """A JVM with the agent that has not been started yet."""
 

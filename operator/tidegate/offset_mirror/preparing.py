@@ -18,6 +18,7 @@ from tidegate.offset_mirror.topics import (
     Halted,
     Sides,
     Step,
+    is_copy,
     next_step,
     wanted,
 )
@@ -55,6 +56,9 @@ def prepare(
     source_settings = source.settings(list(names))
     target_settings = target.settings([name for name in names if name in there])
     begin_later = _begin_later(source, names)
+    written = _written(
+        target, [there[name] for name in names if name in there and not is_copy(there[name], known.get(name))]
+    )
     copied: list[Copied] = []
     halted: dict[str, Halted] = {}
     preparing: list[str] = []
@@ -62,7 +66,14 @@ def prepare(
         if name not in source_settings or (name in there and name not in target_settings):
             preparing.append(name)  # it has come or gone just now
             continue
-        sides = Sides(topic, source_settings[name], name in begin_later, there.get(name), target_settings.get(name, {}))
+        sides = Sides(
+            source=topic,
+            source_settings=source_settings[name],
+            begins_later=name in begin_later,
+            target=there.get(name),
+            target_settings=target_settings.get(name, {}),
+            target_is_empty=name not in written,
+        )
         step = next_step(sides, known.get(name))
         match step:
             case Copied():
@@ -103,6 +114,14 @@ def _do(target: MirrorCluster, step: Step) -> None:
             pass
         case _ as never:
             assert_never(never)
+
+
+def _written(target: MirrorCluster, topics: Collection[Topic]) -> frozenset[str]:
+    """Those of the target's topics that have records, or had some."""
+    partitions = [p for topic in topics for p in topic.all_partitions()]
+    if not partitions:
+        return frozenset()
+    return frozenset(p.topic for p, bounds in target.bounds(partitions).items() if bounds.latest > 0)
 
 
 def _begin_later(source: MirrorCluster, names: Mapping[str, Topic]) -> frozenset[str]:

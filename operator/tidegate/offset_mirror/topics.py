@@ -8,7 +8,7 @@ from typing import Final
 
 from tidegate.kafka.model import Topic
 from tidegate.kafka.names import is_allowed, is_internal
-from tidegate.resources.offset_mirror import MirroredTopics, MirroredTopicStatus
+from tidegate.resources.offset_mirror import CopyState, MirroredTopics, MirroredTopicStatus
 
 Settings = Mapping[str, str]
 
@@ -77,13 +77,15 @@ Step = Create | AddPartitions | Configure | Copied | Halted
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """A topic as it is in both clusters. ``begins_later``: some log of the source does not begin at 0."""
+    """A topic as it is in both clusters. ``begins_later``: some log of the source does not begin at 0;
+    ``target_is_empty``: no log of the target has had a record."""
 
     source: Topic
     source_settings: Settings
     begins_later: bool
     target: Topic | None
     target_settings: Settings
+    target_is_empty: bool = True
 
 
 def wanted(topics: Iterable[str], spec: MirroredTopics, *allowed: Collection[str]) -> list[str]:
@@ -117,12 +119,25 @@ def next_step(sides: Sides, known: MirroredTopicStatus | None) -> Step:
             drifted=False,
         )
     different = {key: value for key, value in settings.items() if sides.target_settings.get(key) != value}
+    grows = target.partitions < source.partitions
+    if (different or grows) and not sides.target_is_empty and not is_copy(target, known):
+        # Other settings could delete records, which are somebody's.
+        return Halted(
+            f"topic {name} has records at the target that this mirror did not copy, and its settings or partitions are "
+            "not those of the source: exclude it, or delete it at the target",
+            drifted=True,
+        )
     if different:
         return Configure(name, different)
-    if target.partitions < source.partitions:
+    if grows:
         return AddPartitions(name, source.partitions)
     compacts = "compact" in settings["cleanup.policy"]
     return Copied(source, target, compacts, b"tidegate.filler" if compacts else None)
+
+
+def is_copy(target: Topic, known: MirroredTopicStatus | None) -> bool:
+    """Whether the topic at the target is one that this mirror copies, and has found nobody else's records in."""
+    return known is not None and known.target_id == target.topic_id and known.state is not CopyState.DRIFTED
 
 
 def _settings(sides: Sides) -> dict[str, str]:

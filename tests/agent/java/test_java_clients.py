@@ -16,7 +16,7 @@ from agent.java.matrix import UNGOVERNED
 from devstack import KafkaCluster
 from support import gate_scenes, java_scenes
 from support.gated_applications import Scene
-from support.java_applications import Java, JavaProcess, Packaging, agent_environment
+from support.java_applications import SMALLRYE_CLIENT, Java, JavaProcess, Packaging, agent_environment
 from support.stack_fixtures import MakeTopic, Unique
 
 pytestmark = pytest.mark.at_once(2)
@@ -25,6 +25,7 @@ NEWEST = Java("4.3.1", "consumer")
 CLASSIC = Java("4.3.1", "classic")
 OLDEST = Java("2.8.2", "classic")
 BOOT = Java("3.9.2", packaging=Packaging.BOOT)
+SMALLRYE = Java(SMALLRYE_CLIENT, packaging=Packaging.SMALLRYE)
 STREAMS = Java("3.9.2", packaging=Packaging.STREAMS)
 BOTH = (NEWEST, OLDEST)
 
@@ -166,6 +167,13 @@ def test_only_the_group_that_is_held_stands_still(
 def test_listeners_of_spring_kafka(scene: Scene, jvms: Jvms, style: str, commit: str) -> None:
     start = partial(scene.application, jvms(BOOT).application, style=style, commit=commit)
     java_scenes.a_listener_is_paused_and_reset(scene, start)
+
+
+@pytest.mark.parametrize("commit", first_by_day(("throttled",), ("latest",), ("ignore",)))
+def test_commits_of_smallrye(quiet_scene: Scene, jvms: Jvms, commit: str) -> None:
+    """By each strategy of its Kafka connector, which is Quarkus'."""
+    start = partial(quiet_scene.application, jvms(SMALLRYE).application, style="smallrye-listener", commit=commit)
+    java_scenes.its_commits_go_on_after_resets(quiet_scene, start)
 
 
 @pytest.mark.nightly

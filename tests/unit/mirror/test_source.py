@@ -6,7 +6,7 @@ import random
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from support.mirror.source_log import SourceLog
@@ -91,6 +91,7 @@ def test_an_emptied_batch_and_what_is_missing_before_it_are_one_gap() -> None:
 
 
 @given(st.integers(0, 2**32 - 1), st.booleans())
+@example(62605, True)  # compaction took the last batch before an open transaction: its end is a gap later
 def test_pieces_follow_each_other_and_hold_all_that_is_visible(seed: int, compacts: bool) -> None:
     rnd = random.Random(seed)
     source = SourceLog(rnd, compacts=compacts, trims=True)
@@ -101,7 +102,7 @@ def test_pieces_follow_each_other_and_hold_all_that_is_visible(seed: int, compac
         found += read_on
         at = found[-1].until
 
-    assert at == source.last_stable or not found
+    assert at == source.last_stable or not source.read(at, 4).data
     assert all(one.until == two.base for one, two in pairwise(found))
     copied: dict[int, Written] = {}
     for piece in found:

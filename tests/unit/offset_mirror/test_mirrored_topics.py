@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -26,6 +27,7 @@ SAME = {
 SOURCE, TARGET = Topic("t", "s1", 3), Topic("t", "t1", 3)
 BOTH = Sides(SOURCE, SETTINGS, False, TARGET, SAME)
 KNOWN = MirroredTopicStatus(name="t", source_id="s1", target_id="t1", partitions=3, state=CopyState.IN_SYNC)
+DRIFTED = KNOWN.model_copy(update={"state": CopyState.DRIFTED})
 
 
 def test_a_topic_that_is_not_there_is_created_as_the_source_has_it() -> None:
@@ -95,3 +97,22 @@ def test_topics_are_chosen_by_both_connections_and_the_mirror() -> None:
     there = ["orders", "orders-eu", "orders-tmp", "refunds", "__tidegate", "__orders", "other"]
 
     assert wanted(there, spec, ("*",), ("orders*",)) == ["orders", "orders-eu"]
+
+
+@pytest.mark.parametrize("known", [None, KNOWN.model_copy(update={"target_id": "t0"}), DRIFTED])
+@pytest.mark.parametrize(
+    "differs",
+    [{"target_settings": SAME | {"retention.ms": "5"}}, {"source": Topic("t", "s1", 5)}],
+    ids=["settings", "partitions"],
+)
+def test_a_topic_with_records_of_others_is_not_changed(
+    known: MirroredTopicStatus | None, differs: dict[str, Any]
+) -> None:
+    sides = replace(BOTH, target_is_empty=False, **differs)
+    step = next_step(sides, known)
+
+    assert isinstance(step, Halted)
+    assert step.drifted
+    assert "records at the target that this mirror did not copy" in step.message
+    assert isinstance(next_step(sides, KNOWN), Configure | AddPartitions)
+    assert isinstance(next_step(replace(sides, target_is_empty=True), known), Configure | AddPartitions)

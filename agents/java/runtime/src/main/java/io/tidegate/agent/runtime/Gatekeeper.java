@@ -7,6 +7,7 @@ import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Deque;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -280,22 +281,50 @@ final class Gatekeeper implements Effect.Driver {
   @Override
   public void seek(Effect.Seek effect) {
     List<Partition> moved = new ArrayList<>();
+    Map<TopicPartition, Long> offsets = new LinkedHashMap<>();
     Set<TopicPartition> assigned = client.assigned();
+    effect
+        .offsets()
+        .forEach(
+            (partition, offset) -> {
+              TopicPartition each = ConsumerGate.topicPartition(partition);
+              if (assigned.contains(each)) {
+                offsets.put(each, offset);
+              }
+            });
+    outdated(effect, offsets);
     try {
-      effect
-          .offsets()
-          .forEach(
-              (partition, offset) -> {
-                TopicPartition each = ConsumerGate.topicPartition(partition);
-                if (assigned.contains(each)) {
-                  client.seek(each, offset);
-                  moved.add(partition);
-                }
-              });
+      offsets.forEach(
+          (each, offset) -> {
+            client.seek(each, offset);
+            moved.add(ConsumerGate.partition(each));
+          });
     } finally {
       gate.moved(moved);
     }
     gate.done(effect, moved);
+  }
+
+  /** Those that do not go on where they are. That a framework is not told keeps none closed. */
+  private void outdated(Effect.Seek effect, Map<TopicPartition, Long> offsets) {
+    Set<TopicPartition> elsewhere = new HashSet<>();
+    offsets.forEach(
+        (each, offset) -> {
+          OptionalLong position = client.position(each);
+          if (position.isPresent() && position.getAsLong() != offset) {
+            elsewhere.add(each);
+          }
+        });
+    if (elsewhere.isEmpty()) {
+      return;
+    }
+    try {
+      client.outdated(elsewhere);
+    } catch (WakeupException | InterruptException applications) {
+      throw applications;
+    } catch (RuntimeException unforeseen) {
+      complain(effect, unforeseen);
+    }
   }
 
   @Override

@@ -40,6 +40,13 @@ interface GovernedClient {
    */
   Map<TopicPartition, Long> committed(Set<TopicPartition> partitions, Duration timeout);
 
+  /**
+   * These are about to be sought: what a framework keeps of them beside the client is out of date.
+   *
+   * @throws IllegalStateException where it is built otherwise than it has been so far
+   */
+  void outdated(Set<TopicPartition> partitions);
+
   /** Fetch from there. The member is not told of it as of the application's seeks. */
   void seek(TopicPartition partition, long offset);
 

@@ -152,6 +152,18 @@ final class KafkaClient implements GovernedClient {
   }
 
   @Override
+  public void outdated(Set<TopicPartition> partitions) {
+    try {
+      Object listener = SmallRye.of(subscriptions);
+      if (listener != null) {
+        SmallRye.forget(listener, partitions);
+      }
+    } catch (ReflectiveOperationException | ClassCastException unknown) {
+      throw new IllegalStateException("SmallRye is built otherwise: " + unknown, unknown);
+    }
+  }
+
+  @Override
   public void seek(TopicPartition partition, long offset) {
     isSeeking = true;
     try {

@@ -154,6 +154,48 @@ class ConsumerMemberTest {
   }
 
   @Test
+  void whatAFrameworkKeepsOfAPartitionIsOutdatedBeforeItIsMovedAndOnlyThen() {
+    client.positions.putAll(Map.of(ORDERS_0, 10L, ORDERS_1, 20L));
+    closeReset(3);
+    List<String> seeks = seeks();
+    assertEquals(3, seeks.size(), seeks::toString);
+    assertTrue(seeks.contains("seek orders-1 to 20"), seeks::toString);
+    assertTrue(
+        seeks.indexOf("seek orders-0 to 3") > seeks.indexOf("outdated [orders-0]"),
+        seeks::toString);
+    assertTrue(seeks.contains("outdated [orders-0]"), seeks::toString);
+  }
+
+  @Test
+  void aFrameworkThatIsBuiltOtherwiseKeepsNothingClosedAndThatIsSaidOnce() {
+    client.positions.putAll(Map.of(ORDERS_0, 10L, ORDERS_1, 20L));
+    client.isOfAnotherBuild = true;
+    closeReset(3);
+    assertFalse(member.isWithheld(ORDERS_0));
+    assertTrue(seeks().contains("seek orders-0 to 3"), client.done::toString);
+    assertEquals(2, log.toString(UTF_8).split("built otherwise").length);
+  }
+
+  /** Both are closed at 10 and 20; then the first one is reset, and both are opened. */
+  private void closeReset(long target) {
+    assign(member, ORDERS_0, ORDERS_1);
+    turns(member, 100);
+    client.committed.putAll(Map.of(ORDERS_0, 10L, ORDERS_1, 20L));
+    link.hold(GATE_0);
+    link.hold(new Partition("orders", 1));
+    turns(member, 1000);
+    client.committed.put(ORDERS_0, target);
+    client.done.clear();
+    link.release(GATE_0);
+    link.release(new Partition("orders", 1));
+    turns(member, 1000);
+  }
+
+  private List<String> seeks() {
+    return client.done.stream().filter(each -> each.matches("(outdated|seek) .*")).toList();
+  }
+
+  @Test
   void whereTheClientCommitsByItselfItIsHadToDoSoWhileAGateCloses() {
     ConsumerMember its =
         member(CoreSettings.of(ScriptedLink.GROUP).clientCommits(true).clientStores(true).build());

@@ -33,6 +33,7 @@ final class ScriptedClient implements GovernedClient {
 
   Optional<String> member = Optional.of("member-1");
   boolean hasResetRule = true;
+  boolean isOfAnotherBuild;
   boolean isByUser;
   long now;
 
@@ -82,6 +83,14 @@ final class ScriptedClient implements GovernedClient {
     Map<TopicPartition, Long> found = new LinkedHashMap<>();
     partitions.forEach(each -> found.put(each, committed.get(each)));
     return found;
+  }
+
+  @Override
+  public void outdated(Set<TopicPartition> partitions) {
+    done.add("outdated " + partitions);
+    if (isOfAnotherBuild) {
+      throw new IllegalStateException("built otherwise");
+    }
   }
 
   @Override
