@@ -197,6 +197,8 @@ class Copying:
             bounds = await self._bounds(before)
         except KafkaFailure as failure:
             self._trouble = str(failure)
+            for each in self._partitions.values():
+                each.grown.set()  # one partition without a leader must not hold up the others
             return
         self._trouble = ""
         for partition, found in bounds.items():

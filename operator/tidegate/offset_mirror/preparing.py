@@ -55,7 +55,8 @@ def prepare(
     there = target.topics()
     source_settings = source.settings(list(names))
     target_settings = target.settings([name for name in names if name in there])
-    begin_later = _begin_later(source, names)
+    kept = {n: names[n] for n, each in source_settings.items() if "delete" not in each.get("cleanup.policy", "delete")}
+    begin_later = _begin_later(source, kept)  # of others it does not matter, and one without a leader may hold up all
     written = _written(
         target, [there[name] for name in names if name in there and not is_copy(there[name], known.get(name))]
     )
@@ -127,4 +128,6 @@ def _written(target: MirrorCluster, topics: Collection[Topic]) -> frozenset[str]
 def _begin_later(source: MirrorCluster, names: Mapping[str, Topic]) -> frozenset[str]:
     """Topics of which some log does not begin at 0."""
     partitions = [p for topic in names.values() for p in topic.all_partitions()]
+    if not partitions:
+        return frozenset()
     return frozenset(p.topic for p, bounds in source.bounds(partitions).items() if bounds.earliest > 0)

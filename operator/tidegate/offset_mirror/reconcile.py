@@ -31,7 +31,14 @@ from tidegate.offset_mirror.ids import ProducerIdsInStatus
 from tidegate.offset_mirror.metrics import MirrorMetrics
 from tidegate.offset_mirror.pace import Pace
 from tidegate.offset_mirror.preparing import Prepared, prepare, wanted_topics
-from tidegate.offset_mirror.rows import copied_by_another, halted_courses, is_same, rows_of
+from tidegate.offset_mirror.rows import (
+    copied_by_another,
+    gone_before,
+    halted_before,
+    halted_courses,
+    is_same,
+    rows_of,
+)
 from tidegate.offset_mirror.status import (
     CLUSTER_CHANGED,
     COPIED_BY_ANOTHER,
@@ -110,11 +117,13 @@ class MirrorReconciler:
         parts, uid = self._parts, uid_of(body)
         if body["metadata"].get("deletionTimestamp"):
             await self._end(uid)
+            parts.of_mirrors.gone(namespace_of(body), name_of(body))
             return Pass(body, parts.idle_tick_s)
         unreadable = not has_readable_status(OffsetMirrorStatus, body)
         parts.metrics.newer_is(MIRRORS.kind, uid, unreadable)
         if unreadable:
             await self._end(uid)
+            parts.of_mirrors.gone(namespace_of(body), name_of(body))
             keys, now = self._keys.setdefault(uid, Keys()), parts.clock.now()
             return Pass(await say_unreadable(parts.kube, parts.executor, MIRRORS, body, now, keys), UNREADABLE_AGAIN_S)
         before = Before(read_status(OffsetMirrorStatus, body), int(body["metadata"]["generation"]), parts.clock.now())
@@ -161,6 +170,7 @@ class MirrorReconciler:
                 # What copies goes on trying by itself.
                 said = live.trouble[0] if live.trouble is not None else "Connecting"
                 why = f"KafkaConnection {name} is not ready ({said}): it waits for it"
+                self._measured(body, before.status)
                 return _Outcome(waiting(before, why), _WAITING_S)
             pair.append(live)
         source, target = pair
@@ -173,6 +183,16 @@ class MirrorReconciler:
         await self._end(uid_of(body))
         self._parts.of_mirrors.gone(namespace_of(body), name_of(body))
         return _Outcome(told, self._parts.idle_tick_s if again_after_s is None else again_after_s)
+
+    def _measured(self, body: Object, status: OffsetMirrorStatus) -> None:
+        """What metrics say while a connection is in trouble: the copies become older."""
+        running, parts = self._running.get(uid_of(body)), self._parts
+        if running is not None:
+            courses = running.copying.courses()
+            rows, gone = [*courses, *halted_before(status, courses)], gone_before(status)
+            told = counted(rows, status.topics, parts.clock.monotonic(), gone)
+            groups = running.copying.groups
+            parts.of_mirrors.mirror_is(namespace_of(body), name_of(body), told.counts, told.lag, groups)
 
     async def _copied(
         self, body: Object, before: Before, spec: OffsetMirrorSpec, source: Live, target: Live
@@ -187,12 +207,12 @@ class MirrorReconciler:
             prepared = found
         except KafkaFailure as failure:
             trouble = str(failure)
-        rows, halted = before.status.topics, []
+        rows, halted = before.status.topics, halted_before(before.status, running.courses())
         if prepared is not None:
             rows, halted = rows_of(prepared, known), halted_courses(prepared)
             ready = [topic for topic in prepared.copied if is_same(topic, known.get(topic.source.name))]
             running.copy(ready, before.status.producer_ids)
-        gone = prepared.gone if prepared is not None else frozenset()
+        gone = prepared.gone if prepared is not None else gone_before(before.status)
         result = counted([*running.courses(), *halted], rows, self._parts.clock.monotonic(), gone)
         preparing = len(prepared.preparing) if prepared is not None else 0
         clusters = (source.cluster_id, target.cluster_id)
@@ -241,6 +261,7 @@ class MirrorReconciler:
             return running.copying
         await self._end(uid)
         parts = self._parts
+        parts.of_mirrors.gone(namespace_of(body), name_of(body))
         theirs, ours = parts.open_cluster(source.connection), parts.open_cluster(target.connection)
         clusters = Clusters(theirs, ours, ProducerIdsInStatus(parts.kube, body, ours.new_producer_id))
         rate = spec.rate_limit.bytes_per_second if spec.rate_limit is not None else None
