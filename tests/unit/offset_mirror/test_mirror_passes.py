@@ -522,7 +522,7 @@ def test_copies_go_on_while_the_ends_of_the_source_can_not_be_asked_for(world: W
     """As where one of its partitions has no leader: that must not hold up the others."""
     world.copied()
 
-    def headless(_: Any) -> Any:
+    def headless(*_: Any, **__: Any) -> Any:
         raise Unavailable("read the end of the logs: t-1 has no leader at the moment")
 
     world.here.bounds = headless  # type: ignore[method-assign]
@@ -597,3 +597,61 @@ def test_drift_is_not_denied_while_the_clusters_can_not_be_looked_at(world: Worl
 
     assert world.condition("Drifted").status == "True"
     assert "deleted and created again at the source" in world.condition("Drifted").message
+
+
+def test_a_topic_of_which_others_write_the_first_records_is_not_changed(world: World) -> None:
+    """In a transaction that is open: there is no stable record yet."""
+    world.there.create_topic("t", 2, {"retention.ms": "5"})
+    world.there.write("t", 3)
+    world.there.undecided.add(TopicPartition("t", 0))
+    world.one_pass()
+
+    assert world.there.kept["t"].settings["retention.ms"] == "5"
+    assert world.condition("Drifted").status == "True"
+
+
+def test_a_topic_that_was_emptied_instead_of_deleted_is_not_gone_on_with(world: World) -> None:
+    """Its copy would lack what the source has before the end, and nobody would see it."""
+    world.copied()
+    settings = world.there.kept["t"].settings
+    world.run(world.reconciler.stop())
+    world.kube.delete(MIRRORS, "ns", "m", CREATED)
+    world.kube.create(MIRRORS, "ns", "m", world.spec, CREATED)
+    world.restart()
+    world.there.log("t").delete_records(20)
+    world.there.log("t", 1).delete_records(5)
+    world.there.kept["t"].settings = settings
+    world.passes(lambda: world.condition("Drifted").status == "True")
+
+    assert "was emptied" in world.condition("Drifted").message
+
+
+def test_the_clusters_are_closed_once_more_when_the_last_answer_has_come(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What still waits when the mirror ends may connect anew."""
+    monkeypatch.setattr("tidegate.offset_mirror.copying._CLOSING_S", 0.01)
+    world.here.offsets["g"] = {TopicPartition("t", 0): GroupOffset(7)}
+    world.spec["groups"] = {"include": ["*"], "interval": "1s"}
+    at_work, may_go_on = threading.Event(), threading.Event()
+
+    def slow(_group_id: str, _offsets: GroupOffsets) -> None:
+        at_work.set()
+        assert may_go_on.wait(10)
+        world.there.closed = False
+
+    world.there.commit = slow  # type: ignore[method-assign]
+    world.one_pass()
+    world.passes(at_work.is_set)
+
+    async def ended() -> None:
+        await world.reconciler.stop()
+        assert world.there.closed
+        may_go_on.set()
+        for _ in range(200):
+            await asyncio.sleep(0.01)
+            if world.there.closed and not world.reconciler._running:
+                return
+        raise AssertionError("it is left open")
+
+    world.run(ended())
