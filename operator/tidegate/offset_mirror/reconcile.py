@@ -101,6 +101,7 @@ class _Running:
     """``key``: what it was begun with; with anything else it is begun anew."""
 
     key: object
+    connections: object
     copying: Copying
 
 
@@ -166,15 +167,13 @@ class MirrorReconciler:
             if live is None:
                 why = f"there is no usable KafkaConnection {name} in this namespace: it waits for it"
                 return await self._not_copied(body, waiting(before, why), _WAITING_S)
-            if live.trouble is not None or not live.cluster_id:
-                # What copies goes on trying by itself.
-                said = live.trouble[0] if live.trouble is not None else "Connecting"
-                why = f"KafkaConnection {name} is not ready ({said}): it waits for it"
-                self._measured(body, before.status)
-                return _Outcome(waiting(before, why), _WAITING_S)
             pair.append(live)
         source, target = pair
         refusal = _refusal(before.status, source, target)
+        for live in pair if refusal is None else ():
+            if live.trouble is not None or not live.cluster_id:
+                said = live.trouble[0] if live.trouble is not None else "Connecting"
+                return await self._in_trouble(body, before, f"KafkaConnection {live.name} is not ready ({said})", pair)
         if refusal is not None:
             return await self._not_copied(body, refused(before, refusal))
         return await self._copied(body, before, spec, source, target)
@@ -184,15 +183,18 @@ class MirrorReconciler:
         self._parts.of_mirrors.gone(namespace_of(body), name_of(body))
         return _Outcome(told, self._parts.idle_tick_s if again_after_s is None else again_after_s)
 
-    def _measured(self, body: Object, status: OffsetMirrorStatus) -> None:
-        """What metrics say while a connection is in trouble: the copies become older."""
-        running, parts = self._running.get(uid_of(body)), self._parts
-        if running is not None:
-            courses = running.copying.courses()
-            rows, gone = [*courses, *halted_before(status, courses)], gone_before(status)
-            told = counted(rows, status.topics, parts.clock.monotonic(), gone)
-            groups = running.copying.groups
-            parts.of_mirrors.mirror_is(namespace_of(body), name_of(body), told.counts, told.lag, groups)
+    async def _in_trouble(self, body: Object, before: Before, why: str, pair: list[Live]) -> _Outcome:
+        """What copies goes on trying by itself, unless a connection is another one now; the copies become older."""
+        running, parts, status = self._running.get(uid_of(body)), self._parts, before.status
+        told = waiting(before, f"{why}: it waits for it")
+        if running is None or running.connections != _connections(pair):
+            return await self._not_copied(body, told, _WAITING_S)
+        courses = running.copying.courses()
+        rows, gone = [*courses, *halted_before(status, courses)], gone_before(status)
+        result = counted(rows, status.topics, parts.clock.monotonic(), gone)
+        groups = running.copying.groups
+        parts.of_mirrors.mirror_is(namespace_of(body), name_of(body), result.counts, result.lag, groups)
+        return _Outcome(told, _WAITING_S)
 
     async def _copied(
         self, body: Object, before: Before, spec: OffsetMirrorSpec, source: Live, target: Live
@@ -252,10 +254,8 @@ class MirrorReconciler:
     async def _keep_running(self, body: Object, spec: OffsetMirrorSpec, source: Live, target: Live) -> Copying:
         uid = uid_of(body)
         allowed = (source.allow.groups, target.allow.groups)
-        key = (
-            *((live.uid, live.digest) for live in (source, target)),
-            *(spec.groups, spec.rate_limit, spec.seed, allowed),
-        )
+        connections = _connections((source, target))
+        key = (connections, spec.groups, spec.rate_limit, spec.seed, allowed)
         running = self._running.get(uid)
         if running is not None and running.key == key:
             return running.copying
@@ -279,7 +279,7 @@ class MirrorReconciler:
         begun = Copying(
             clusters, limits, carrying, parts.patient_executor, parts.clock.now, label_of(body), parts.look_s
         )
-        self._running[uid] = _Running(key, begun)
+        self._running[uid] = _Running(key, connections, begun)
         begun.start()
         _log.info("%s: copying from %s to %s", label_of(body), source.label, target.label)
         return begun
@@ -297,16 +297,21 @@ class MirrorReconciler:
         return body
 
 
+def _connections(pair: Collection[Live]) -> object:
+    """What copying through them is begun anew for."""
+    return tuple((live.uid, live.digest) for live in pair)
+
+
 def _refusal(status: OffsetMirrorStatus, source: Live, target: Live) -> Refusal | None:
     """Why nothing may be copied between these clusters."""
     if target.observes:
         return Refusal(OBSERVING, f"{observes(target.label)}: nothing is copied")
-    if source.cluster_id == target.cluster_id:
+    if source.cluster_id and source.cluster_id == target.cluster_id:
         says = f"KafkaConnections {source.label} and {target.label} reach the same cluster, {source.cluster_id}"
         return Refusal(SAME_CLUSTER, says)
     told = ((source, status.source_cluster), (target, status.target_cluster))
     for live, before in told:
-        if before is not None and before != live.cluster_id:
+        if before is not None and live.cluster_id and before != live.cluster_id:
             says = (
                 f"KafkaConnection {live.label} reaches cluster {live.cluster_id}, and what was copied is of cluster "
                 f"{before}: have it reach that one, or create another OffsetMirror"

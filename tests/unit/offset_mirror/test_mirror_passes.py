@@ -635,9 +635,9 @@ def test_the_clusters_are_closed_once_more_when_the_last_answer_has_come(
     world.spec["groups"] = {"include": ["*"], "interval": "1s"}
     at_work, may_go_on = threading.Event(), threading.Event()
 
-    def slow(_group_id: str, _offsets: GroupOffsets) -> None:
+    def slow(group_id: str, offsets: GroupOffsets) -> None:
         at_work.set()
-        assert may_go_on.wait(10)
+        assert may_go_on.wait(10), (group_id, offsets)
         world.there.closed = False
 
     world.there.commit = slow  # type: ignore[method-assign]
@@ -655,3 +655,21 @@ def test_the_clusters_are_closed_once_more_when_the_last_answer_has_come(
         raise AssertionError("it is left open")
 
     world.run(ended())
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"observes": True}, "Observing"),
+        ({"digest": "e", "cluster_id": "", "trouble": ("Connecting", "not reached yet")}, "WaitingForConnection"),
+    ],
+)
+def test_a_target_that_is_no_more_what_it_was_is_not_written_while_the_other_is_in_trouble(
+    changes: dict[str, Any], reason: str, world: World
+) -> None:
+    world.copied()
+    world.connect("here", trouble=("KafkaUnavailable", "nobody is there"))
+    world.connect("there", **changes)
+
+    assert world.one_pass().reason == reason
+    assert world.there.closed
