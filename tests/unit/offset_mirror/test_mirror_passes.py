@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import math
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -673,3 +674,13 @@ def test_a_target_that_is_no_more_what_it_was_is_not_written_while_the_other_is_
 
     assert world.one_pass().reason == reason
     assert world.there.closed
+
+
+def test_a_lag_that_is_not_known_is_not_measured_as_none(world: World) -> None:
+    world.there.target = lambda _: Silent()  # type: ignore[assignment, return-value, method-assign]
+    world.passes(lambda: world.status.topics != ())
+    world.passes(lambda: True)
+
+    lag = world.metrics.registry.get_sample_value("tidegate_mirror_lag_records", {"namespace": "ns", "mirror": "m"})
+    assert lag is not None
+    assert math.isnan(lag)
