@@ -118,6 +118,9 @@ class PartitionCopying:
         self._settle()
         state = self._copier.mirror.state
         starts_later = isinstance(state, Ready) and state.target_start < bounds.earliest
+        if starts_later and isinstance(state, Ready) and state.idle:
+            # Records will be deleted, by the topic's name: not before it was seen that they are still ours.
+            self._doubted.set()
         return self._doubted.is_set() or starts_later or self._offset is None or end > self._offset
 
     def _settle(self) -> None:

@@ -308,3 +308,18 @@ class Pausing:
             self.world.may_write = False
             self.end = self.world.target.log("t").end
         return False
+
+
+def test_nothing_is_deleted_from_a_topic_that_somebody_created_anew(world: World) -> None:
+    world.source.write("t", 20)
+    world.see()
+    world.copying.go_on()
+    del world.target.kept["t"]
+    world.target.create_topic("t", 1, {})
+    world.target.write("t", 30)
+    world.source.log("t").delete_records(15)
+    world.see()
+
+    assert world.copying.go_on() == NEVER
+    assert world.copying.seen().drifted
+    assert world.target.log("t").start == 0
