@@ -69,10 +69,12 @@ class KafkaMirrorCluster:
                     found[name] = settings
         return found
 
-    def bounds(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogBounds]:
+    def bounds(
+        self, partitions: Collection[TopicPartition], *, stable: bool = True
+    ) -> Mapping[TopicPartition, LogBounds]:
         earliest = self._log_offsets.at(dict.fromkeys(partitions, EARLIEST), "read the start of the logs")
         asked, what = dict.fromkeys(partitions, LATEST), "read the end of the logs"
-        latest = self._log_offsets.at(asked, what, read_committed=True)
+        latest = self._log_offsets.at(asked, what, read_committed=stable)
         return {p: LogBounds(min(earliest[p], latest[p]), latest[p]) for p in partitions}
 
     def source(self, partition: TopicPartition, topic_id: str) -> MirrorSource:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import assert_never
 
+from tidegate.mirror.batches import Unreadable
 from tidegate.mirror.model import (
     Action,
     Answer,
@@ -45,7 +47,12 @@ class Copier:
         action = self.mirror.action()
         if action is None:
             return "a decision"
-        before, answer = self.mirror, self._carried_out(action)
+        before = self.mirror
+        try:
+            answer = self._carried_out(action)
+        except Unreadable as error:  # the target's log, as one that was written by somebody else long ago
+            self.mirror = replace(before, state=Stopped(str(error), drifted=False))
+            return None
         self.mirror = after(before, action, answer)
         return _waits_for(before, self.mirror, answer)
 

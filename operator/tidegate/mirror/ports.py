@@ -88,8 +88,11 @@ class MirrorCluster(Protocol):
         ``NotAuthorized``."""
         ...
 
-    def bounds(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogBounds]:
-        """The first offset, and the last stable one. Raises ``UnknownPartitions``."""
+    def bounds(
+        self, partitions: Collection[TopicPartition], *, stable: bool = True
+    ) -> Mapping[TopicPartition, LogBounds]:
+        """The first offset, and the last stable one; not ``stable``: the end, of open transactions as well. Raises
+        ``UnknownPartitions``."""
         ...
 
     def create_topic(self, name: str, partitions: int, settings: Mapping[str, str]) -> None:

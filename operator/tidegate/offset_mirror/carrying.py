@@ -20,6 +20,8 @@ OWN: Final = "tidegate."
 """What the ids of Tidegate's own groups begin with: they are not carried."""
 _CARRYING: Final = "tidegate.carrying/"
 _CARRIED: Final = "tidegate.carried/"
+_LONGEST_ID: Final = 32_767
+"""Bytes of a group's id, as brokers read it."""
 
 
 def carrying_id(group_id: str) -> str:
@@ -46,7 +48,8 @@ class Standing:
 class Carry:
     """``unnoted``: what the group has by our hand and is not noted as carried: to be noted before anything else is
     about to be committed, or a process that dies next leaves an offset that is nobody's. ``offsets``: to be committed
-    for the group. ``settled``: what it has already. ``in_use``: of somebody else's."""
+    for the group. ``settled``: what it has already. ``in_use``: of somebody else's; where there is one, nothing is
+    committed for any partition of the group."""
 
     unnoted: Mapping[TopicPartition, GroupOffset]
     offsets: Mapping[TopicPartition, GroupOffset]
@@ -55,8 +58,11 @@ class Carry:
 
 
 def selected(group_id: str, spec: MirroredGroups, *allowed: tuple[str, ...]) -> bool:
+    """Not those whose ids leave no room for what the mirror's own are called: brokers close the connection on a longer
+    one, and no other group of that request would be read."""
     return (
         not group_id.startswith(OWN)
+        and len(carrying_id(group_id).encode()) <= _LONGEST_ID
         and is_allowed(group_id, spec.include)
         and not is_allowed(group_id, spec.exclude or ())
         and all(is_allowed(group_id, patterns) for patterns in allowed)
@@ -71,15 +77,17 @@ def decide(standing: Standing, ends: Mapping[TopicPartition, int]) -> Carry:
     unnoted: dict[TopicPartition, GroupOffset] = {}
     offsets: dict[TopicPartition, GroupOffset] = {}
     settled: dict[TopicPartition, GroupOffset] = {}
-    in_use: set[TopicPartition] = set()
+    in_use = frozenset(
+        p for p, there in standing.target.items() if p in ends and there.offset not in _ours(standing, p)
+    )
+    if in_use:
+        # A group that has moved may have had nothing to commit yet for its other partitions.
+        return Carry({}, {}, {}, in_use)
     for partition, committed in standing.source.items():
         end = ends.get(partition)
         if end is None:
             continue
         there = standing.target.get(partition)
-        if there is not None and there.offset not in _ours(standing, partition):
-            in_use.add(partition)
-            continue
         noted = standing.carried.get(partition)
         if there is not None and (noted is None or noted.offset != there.offset):
             unnoted[partition] = there
@@ -89,7 +97,7 @@ def decide(standing: Standing, ends: Mapping[TopicPartition, int]) -> Carry:
             settled[partition] = want
         else:
             offsets[partition] = want
-    return Carry(unnoted, offsets, settled, frozenset(in_use))
+    return Carry(unnoted, offsets, settled, frozenset())
 
 
 def _ours(standing: Standing, partition: TopicPartition) -> set[int]:

@@ -129,10 +129,16 @@ class Copying:
         ending: list[asyncio.Future[Any]] = [*tasks, steps]
         if self._carrying_now is not None:
             ending.append(self._carrying_now)
-        await asyncio.wait(ending, timeout=_CLOSING_S)
+        _, late = await asyncio.wait(ending, timeout=_CLOSING_S)
         self._partitions.clear()
-        for close in (self._clusters.source.close, self._clusters.target.close):
-            await loop.run_in_executor(None, close)
+        await loop.run_in_executor(None, self._close)
+        for each in late:
+            # What is still under way may connect anew.
+            each.add_done_callback(lambda _: loop.run_in_executor(None, self._close))
+
+    def _close(self) -> None:
+        self._clusters.source.close()
+        self._clusters.target.close()
 
     def _drop(self, partition: _Partition) -> None:
         partition.copying.end()
@@ -197,6 +203,8 @@ class Copying:
             bounds = await self._bounds(before)
         except KafkaFailure as failure:
             self._trouble = str(failure)
+            for each in self._partitions.values():
+                each.grown.set()  # one partition without a leader must not hold up the others
             return
         self._trouble = ""
         for partition, found in bounds.items():

@@ -52,7 +52,8 @@ def counted(
     now_s: float,
     gone: Collection[str] = (),
 ) -> Counted:
-    """``known``: the topics as they were told last, whose ids stay; ``gone``: those that the source has no more."""
+    """``known``: the topics as they were told last, whose ids stay; ``gone``: those that the source has no more, which
+    are not copied and so don't count."""
     by_topic: defaultdict[str, list[Course]] = defaultdict(list)
     for course in courses:
         by_topic[course.partition.topic].append(course)
@@ -68,11 +69,13 @@ def counted(
         for course, state in zip(by_topic[topic.name], states[topic.name], strict=True)
     ]
     tally = Counter(state for _, state in rows)
+    begun = Counter(row[0].partition.topic for row in rows if row[1] is not CopyState.WAITING)
+    unknown = sum(max(0, t.partitions - begun[t.name]) for t in known if not t.seeded and t.name not in gone)
     lags = [course.lag for course, _ in rows if course.lag is not None]
     counts = MirrorCounts(
-        total=sum(topic.partitions for topic in topics),
+        total=sum(topic.partitions for topic in topics if topic.name not in gone),
         in_sync=tally[CopyState.IN_SYNC],
-        seeding=tally[CopyState.SEEDING],
+        seeding=tally[CopyState.SEEDING] + unknown,
         lagging=tally[CopyState.LAGGING],
         stopped=tally[CopyState.STOPPED] + tally[CopyState.DRIFTED],
         drifted=tally[CopyState.DRIFTED],

@@ -23,6 +23,8 @@ _SLICE_S: Final = 2.0
 """How long one partition has a thread, while others wait for one."""
 _FIRST_BACKOFF_S: Final = 0.2
 _LAST_BACKOFF_S: Final = 30.0
+_STOPPED_S: Final = 60.0
+"""What somebody has to do something about is tried again that often: nobody tells when it is done."""
 _SAMPLES: Final = 64
 """Of the source's end over time: enough to say within some percent how old what is copied is."""
 
@@ -79,6 +81,8 @@ class PartitionCopying:
         self._trouble = ""
         self._blocked = ""
         """What keeps it from going on until somebody does something, in its own words."""
+        self._was_stopped = ""
+        """Why it was, until something has shown that it is no more."""
         self._failures = 0
         self._offset: int | None = None
         self._samples: deque[tuple[float, int]] = deque()
@@ -99,11 +103,13 @@ class PartitionCopying:
     def saw(self, bounds: LogBounds, before: int | None, at_s: float) -> bool:
         """The source's log, asked for at ``at_s`` when the copy ended at ``before``; whether there is something to do.
 
-        A source that ends before the copy has lost records, by an unclean election: what comes then is compared.
+        A source that ends before the copy has lost records, by an unclean election: what comes then is compared, and
+        until it is the copy has something that the source has not.
         """
         end = self._source_end = bounds.latest
         if before is not None and end < before:
             self._doubted.set()
+            return True
         self._samples.append((at_s, end))
         if len(self._samples) > _SAMPLES:
             # Every second one of the older ones goes: how old a copy is that is far behind need not be exact.
@@ -112,6 +118,9 @@ class PartitionCopying:
         self._settle()
         state = self._copier.mirror.state
         starts_later = isinstance(state, Ready) and state.target_start < bounds.earliest
+        if starts_later and isinstance(state, Ready) and state.idle:
+            # Records will be deleted, by the topic's name: not before it was seen that they are still ours.
+            self._doubted.set()
         return self._doubted.is_set() or starts_later or self._offset is None or end > self._offset
 
     def _settle(self) -> None:
@@ -128,7 +137,7 @@ class PartitionCopying:
             self._offset,
             self._source_end,
             self._copied_at_s,
-            stopped.reason if stopped is not None else self._blocked,
+            stopped.reason if stopped is not None else self._blocked or self._was_stopped,
             stopped is not None and stopped.drifted,
             self._trouble,
         )
@@ -141,15 +150,17 @@ class PartitionCopying:
         if self._doubted.is_set():
             self._doubted.clear()
             self._copier.mirror = forgotten(self._copier.mirror)
+        stopped = self._copier.stopped
+        if stopped is not None and not stopped.drifted:
+            self._was_stopped = stopped.reason
+            self._copier.mirror = replace(self._copier.mirror, state=Lost())
         while not self._ended.is_set():
-            pause_s = self._before_a_step()
-            if pause_s:
-                self._rest()
-                return pause_s
             if self._ended.wait(self._limits.pace.wait_s()):
                 break
-            pause = self._step()
+            pause_s = self._before_a_step()
+            pause = pause_s if pause_s else self._step()
             if pause is not None:
+                self._rest()
                 return pause
             if self._limits.now_s() >= until_s and isinstance(self._copier.mirror.state, Ready | Lost):
                 self._rest()
@@ -186,18 +197,22 @@ class PartitionCopying:
         self._note()
         state = self._copier.mirror.state
         if isinstance(state, Stopped):
-            _log.error("the copy of %s is stopped: %s", self.partition, state.reason)
-            return NEVER
+            if state.reason != self._was_stopped:
+                _log.error("the copy of %s is stopped: %s", self.partition, state.reason)
+            return NEVER if state.drifted else _STOPPED_S
         if isinstance(state, Ready) and state.idle and state.target_start >= state.source_start:
-            self._trouble, self._failures = "", 0
+            self._goes_on()
             return WHEN_GROWN
         if isinstance(state, Ready) and state.idle:
             return None
         if waits_for is not None:
             return self._failed(waits_for)
         if isinstance(state, Ready) and state.proven:
-            self._trouble, self._failures = "", 0
+            self._goes_on()
         return None
+
+    def _goes_on(self) -> None:
+        self._trouble, self._was_stopped, self._failures = "", "", 0
 
     def _failed(self, why: str) -> float:
         self._trouble = why
@@ -227,5 +242,7 @@ class PartitionCopying:
     def _rest(self) -> None:
         """Keep nothing of what was read while others have the threads: it is read again."""
         state = self._copier.mirror.state
+        if isinstance(state, Comparing):
+            self._copier.mirror = forgotten(self._copier.mirror)
         if isinstance(state, Ready) and state.work:
             self._copier.mirror = replace(self._copier.mirror, state=replace(state, work=()))

@@ -22,7 +22,7 @@ class MirrorMetrics:
         )
         self._lag = Gauge(
             "tidegate_mirror_lag_records",
-            "How many offsets its copies lag.",
+            "How many offsets its copies lag; NaN where that is known of none.",
             ["namespace", "mirror"],
             registry=registry,
         )
@@ -56,7 +56,7 @@ class MirrorMetrics:
         values = (counts.in_sync, counts.seeding, counts.lagging, stopped, counts.drifted)
         for state, value in zip(_STATES, values, strict=True):
             self._partitions.labels(*key, state).set(value)
-        self._lag.labels(*key).set(0 if lag is None else lag.records)
+        self._lag.labels(*key).set(float("nan") if lag is None else lag.records)
         self._age.labels(*key).set(float("inf") if lag is None or lag.seconds is None else lag.seconds)
         if groups is not None:
             for state, value in (("Carried", groups.carried), ("InUse", groups.in_use), ("Failed", groups.failed)):

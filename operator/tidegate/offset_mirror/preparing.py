@@ -55,10 +55,10 @@ def prepare(
     there = target.topics()
     source_settings = source.settings(list(names))
     target_settings = target.settings([name for name in names if name in there])
-    begin_later = _begin_later(source, names)
-    written = _written(
-        target, [there[name] for name in names if name in there and not is_copy(there[name], known.get(name))]
-    )
+    kept = {n: names[n] for n, each in source_settings.items() if "delete" not in each.get("cleanup.policy", "delete")}
+    begin_later = _begin_later(source, kept)  # of others it does not matter, and one without a leader may hold up all
+    strange = [there[name] for name in names if name in there and not is_copy(there[name], known.get(name))]
+    written, emptied = _written(source, target, strange, names)
     copied: list[Copied] = []
     halted: dict[str, Halted] = {}
     preparing: list[str] = []
@@ -72,7 +72,8 @@ def prepare(
             begins_later=name in begin_later,
             target=there.get(name),
             target_settings=target_settings.get(name, {}),
-            target_is_empty=name not in written,
+            target_is_empty=name not in written and there.get(name) in (None, *strange),
+            was_emptied=name in emptied,
         )
         step = next_step(sides, known.get(name))
         match step:
@@ -116,15 +117,24 @@ def _do(target: MirrorCluster, step: Step) -> None:
             assert_never(never)
 
 
-def _written(target: MirrorCluster, topics: Collection[Topic]) -> frozenset[str]:
-    """Those of the target's topics that have records, or had some."""
+def _written(
+    source: MirrorCluster, target: MirrorCluster, topics: Collection[Topic], names: Mapping[str, Topic]
+) -> tuple[frozenset[str], frozenset[str]]:
+    """Those of the target's topics that have records, or had some; and those of which a log has none any more, while
+    the source has some from before its end."""
     partitions = [p for topic in topics for p in topic.all_partitions()]
     if not partitions:
-        return frozenset()
-    return frozenset(p.topic for p, bounds in target.bounds(partitions).items() if bounds.latest > 0)
+        return frozenset(), frozenset()
+    ends = {p: one for p, one in target.bounds(partitions, stable=False).items() if one.latest > 0}
+    empty = [p for p, one in ends.items() if one.earliest == one.latest and p.partition < names[p.topic].partitions]
+    ours = source.bounds(empty) if empty else {}
+    lacking = frozenset(p.topic for p, one in ours.items() if one.earliest < min(one.latest, ends[p].latest))
+    return frozenset(p.topic for p in ends), lacking
 
 
 def _begin_later(source: MirrorCluster, names: Mapping[str, Topic]) -> frozenset[str]:
     """Topics of which some log does not begin at 0."""
     partitions = [p for topic in names.values() for p in topic.all_partitions()]
+    if not partitions:
+        return frozenset()
     return frozenset(p.topic for p, bounds in source.bounds(partitions).items() if bounds.earliest > 0)

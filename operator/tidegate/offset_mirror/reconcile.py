@@ -31,7 +31,14 @@ from tidegate.offset_mirror.ids import ProducerIdsInStatus
 from tidegate.offset_mirror.metrics import MirrorMetrics
 from tidegate.offset_mirror.pace import Pace
 from tidegate.offset_mirror.preparing import Prepared, prepare, wanted_topics
-from tidegate.offset_mirror.rows import copied_by_another, halted_courses, is_same, rows_of
+from tidegate.offset_mirror.rows import (
+    copied_by_another,
+    gone_before,
+    halted_before,
+    halted_courses,
+    is_same,
+    rows_of,
+)
 from tidegate.offset_mirror.status import (
     CLUSTER_CHANGED,
     COPIED_BY_ANOTHER,
@@ -94,6 +101,7 @@ class _Running:
     """``key``: what it was begun with; with anything else it is begun anew."""
 
     key: object
+    connections: object
     copying: Copying
 
 
@@ -110,11 +118,13 @@ class MirrorReconciler:
         parts, uid = self._parts, uid_of(body)
         if body["metadata"].get("deletionTimestamp"):
             await self._end(uid)
+            parts.of_mirrors.gone(namespace_of(body), name_of(body))
             return Pass(body, parts.idle_tick_s)
         unreadable = not has_readable_status(OffsetMirrorStatus, body)
         parts.metrics.newer_is(MIRRORS.kind, uid, unreadable)
         if unreadable:
             await self._end(uid)
+            parts.of_mirrors.gone(namespace_of(body), name_of(body))
             keys, now = self._keys.setdefault(uid, Keys()), parts.clock.now()
             return Pass(await say_unreadable(parts.kube, parts.executor, MIRRORS, body, now, keys), UNREADABLE_AGAIN_S)
         before = Before(read_status(OffsetMirrorStatus, body), int(body["metadata"]["generation"]), parts.clock.now())
@@ -157,14 +167,13 @@ class MirrorReconciler:
             if live is None:
                 why = f"there is no usable KafkaConnection {name} in this namespace: it waits for it"
                 return await self._not_copied(body, waiting(before, why), _WAITING_S)
-            if live.trouble is not None or not live.cluster_id:
-                # What copies goes on trying by itself.
-                said = live.trouble[0] if live.trouble is not None else "Connecting"
-                why = f"KafkaConnection {name} is not ready ({said}): it waits for it"
-                return _Outcome(waiting(before, why), _WAITING_S)
             pair.append(live)
         source, target = pair
         refusal = _refusal(before.status, source, target)
+        for live in pair if refusal is None else ():
+            if live.trouble is not None or not live.cluster_id:
+                said = live.trouble[0] if live.trouble is not None else "Connecting"
+                return await self._in_trouble(body, before, f"KafkaConnection {live.name} is not ready ({said})", pair)
         if refusal is not None:
             return await self._not_copied(body, refused(before, refusal))
         return await self._copied(body, before, spec, source, target)
@@ -173,6 +182,19 @@ class MirrorReconciler:
         await self._end(uid_of(body))
         self._parts.of_mirrors.gone(namespace_of(body), name_of(body))
         return _Outcome(told, self._parts.idle_tick_s if again_after_s is None else again_after_s)
+
+    async def _in_trouble(self, body: Object, before: Before, why: str, pair: list[Live]) -> _Outcome:
+        """What copies goes on trying by itself, unless a connection is another one now; the copies become older."""
+        running, parts, status = self._running.get(uid_of(body)), self._parts, before.status
+        told = waiting(before, f"{why}: it waits for it")
+        if running is None or running.connections != _connections(pair):
+            return await self._not_copied(body, told, _WAITING_S)
+        courses = running.copying.courses()
+        rows, gone = [*courses, *halted_before(status, courses)], gone_before(status)
+        result = counted(rows, status.topics, parts.clock.monotonic(), gone)
+        groups = running.copying.groups
+        parts.of_mirrors.mirror_is(namespace_of(body), name_of(body), result.counts, result.lag, groups)
+        return _Outcome(told, _WAITING_S)
 
     async def _copied(
         self, body: Object, before: Before, spec: OffsetMirrorSpec, source: Live, target: Live
@@ -187,12 +209,12 @@ class MirrorReconciler:
             prepared = found
         except KafkaFailure as failure:
             trouble = str(failure)
-        rows, halted = before.status.topics, []
+        rows, halted = before.status.topics, halted_before(before.status, running.courses())
         if prepared is not None:
             rows, halted = rows_of(prepared, known), halted_courses(prepared)
             ready = [topic for topic in prepared.copied if is_same(topic, known.get(topic.source.name))]
             running.copy(ready, before.status.producer_ids)
-        gone = prepared.gone if prepared is not None else frozenset()
+        gone = prepared.gone if prepared is not None else gone_before(before.status)
         result = counted([*running.courses(), *halted], rows, self._parts.clock.monotonic(), gone)
         preparing = len(prepared.preparing) if prepared is not None else 0
         clusters = (source.cluster_id, target.cluster_id)
@@ -232,15 +254,14 @@ class MirrorReconciler:
     async def _keep_running(self, body: Object, spec: OffsetMirrorSpec, source: Live, target: Live) -> Copying:
         uid = uid_of(body)
         allowed = (source.allow.groups, target.allow.groups)
-        key = (
-            *((live.uid, live.digest) for live in (source, target)),
-            *(spec.groups, spec.rate_limit, spec.seed, allowed),
-        )
+        connections = _connections((source, target))
+        key = (connections, spec.groups, spec.rate_limit, spec.seed, allowed)
         running = self._running.get(uid)
         if running is not None and running.key == key:
             return running.copying
         await self._end(uid)
         parts = self._parts
+        parts.of_mirrors.gone(namespace_of(body), name_of(body))
         theirs, ours = parts.open_cluster(source.connection), parts.open_cluster(target.connection)
         clusters = Clusters(theirs, ours, ProducerIdsInStatus(parts.kube, body, ours.new_producer_id))
         rate = spec.rate_limit.bytes_per_second if spec.rate_limit is not None else None
@@ -258,7 +279,7 @@ class MirrorReconciler:
         begun = Copying(
             clusters, limits, carrying, parts.patient_executor, parts.clock.now, label_of(body), parts.look_s
         )
-        self._running[uid] = _Running(key, begun)
+        self._running[uid] = _Running(key, connections, begun)
         begun.start()
         _log.info("%s: copying from %s to %s", label_of(body), source.label, target.label)
         return begun
@@ -276,16 +297,21 @@ class MirrorReconciler:
         return body
 
 
+def _connections(pair: Collection[Live]) -> object:
+    """What copying through them is begun anew for."""
+    return tuple((live.uid, live.digest) for live in pair)
+
+
 def _refusal(status: OffsetMirrorStatus, source: Live, target: Live) -> Refusal | None:
     """Why nothing may be copied between these clusters."""
     if target.observes:
         return Refusal(OBSERVING, f"{observes(target.label)}: nothing is copied")
-    if source.cluster_id == target.cluster_id:
+    if source.cluster_id and source.cluster_id == target.cluster_id:
         says = f"KafkaConnections {source.label} and {target.label} reach the same cluster, {source.cluster_id}"
         return Refusal(SAME_CLUSTER, says)
     told = ((source, status.source_cluster), (target, status.target_cluster))
     for live, before in told:
-        if before is not None and before != live.cluster_id:
+        if before is not None and live.cluster_id and before != live.cluster_id:
             says = (
                 f"KafkaConnection {live.label} reaches cluster {live.cluster_id}, and what was copied is of cluster "
                 f"{before}: have it reach that one, or create another OffsetMirror"

@@ -13,12 +13,19 @@ from tidegate.offset_mirror.course import Course
 from tidegate.offset_mirror.preparing import Prepared
 from tidegate.offset_mirror.topics import Copied
 from tidegate.resources.base import InvalidResource, parse_spec
-from tidegate.resources.offset_mirror import CopyState, MirroredTopicStatus, OffsetMirrorSpec
+from tidegate.resources.offset_mirror import (
+    MOST_TOPICS,
+    CopyState,
+    MirroredTopicStatus,
+    OffsetMirrorSpec,
+    OffsetMirrorStatus,
+)
 
 
 def rows_of(prepared: Prepared, known: Mapping[str, MirroredTopicStatus]) -> tuple[MirroredTopicStatus, ...]:
-    """By name. What was said before of a topic stays as long as both of its ids do."""
-    rows: dict[str, MirroredTopicStatus] = {name: known[name] for name in prepared.gone if name in known}
+    """By name. What was said before of a topic stays as long as both of its ids do, and of one that the source has no
+    more as long as there is room."""
+    rows: dict[str, MirroredTopicStatus] = {}
     for topic in prepared.copied:
         rows[topic.source.name] = _row(topic, known.get(topic.source.name))
     for name in (*prepared.halted, *prepared.preparing):
@@ -34,6 +41,8 @@ def rows_of(prepared: Prepared, known: Mapping[str, MirroredTopicStatus]) -> tup
             state=CopyState.STOPPED,
         )
         rows.setdefault(name, new)
+    gone = sorted(name for name in prepared.gone if name in known and name not in rows)
+    rows |= {name: known[name] for name in gone[: max(0, MOST_TOPICS - len(rows))]}
     return tuple(rows[name] for name in sorted(rows))
 
 
@@ -64,11 +73,36 @@ def halted_courses(prepared: Prepared) -> list[Course]:
     ]
 
 
+def halted_before(status: OffsetMirrorStatus, courses: Iterable[Course]) -> list[Course]:
+    """The same while the clusters can't be looked at: what was said of topics that are not being copied does not pass
+    by itself."""
+    copied = {course.partition.topic for course in courses}
+    said = {row.topic: row.message for row in status.worst}
+    return [
+        Course(
+            TopicPartition(row.name, number),
+            None,
+            None,
+            None,
+            said.get(row.name, "") or "it was so when the clusters could last be looked at",
+            row.state is CopyState.DRIFTED,
+        )
+        for row in status.topics
+        if row.state in (CopyState.STOPPED, CopyState.DRIFTED) and row.name not in copied
+        for number in range(row.partitions)
+    ]
+
+
+def gone_before(status: OffsetMirrorStatus) -> frozenset[str]:
+    """Topics that the source had no more when it could last be looked at."""
+    return frozenset(row.name for row in status.topics if row.state is CopyState.SOURCE_GONE)
+
+
 def copied_by_another(
     body: Object, mirrors: Iterable[Object], live: LiveConnections, target: str, names: Iterable[str]
 ) -> tuple[str, str] | None:
     """A topic that an older OffsetMirror copies to the same cluster, and what that is called. ``target``: the id of the
-    cluster."""
+    cluster. Where a connection does not know its cluster yet, the other's status tells."""
     for other in mirrors:
         if uid_of(other) == uid_of(body) or _age(other) >= _age(body):
             continue
@@ -76,7 +110,8 @@ def copied_by_another(
             spec = parse_spec(OffsetMirrorSpec, other)
         except InvalidResource:
             continue
-        if live.cluster_id(namespace_of(other), spec.target.name) != target:
+        told = (other.get("status") or {}).get("targetCluster")
+        if (live.cluster_id(namespace_of(other), spec.target.name) or told) != target:
             continue
         for name in names:
             if is_allowed(name, spec.topics.include) and not is_allowed(name, spec.topics.exclude or ()):

@@ -78,7 +78,8 @@ Step = Create | AddPartitions | Configure | Copied | Halted
 @dataclass(frozen=True, slots=True)
 class Sides:
     """A topic as it is in both clusters. ``begins_later``: some log of the source does not begin at 0;
-    ``target_is_empty``: no log of the target has had a record."""
+    ``target_is_empty``: no log of the target has had a record; ``was_emptied``: one has had some and has none, where
+    the source has records before its end."""
 
     source: Topic
     source_settings: Settings
@@ -86,6 +87,7 @@ class Sides:
     target: Topic | None
     target_settings: Settings
     target_is_empty: bool = True
+    was_emptied: bool = False
 
 
 def wanted(topics: Iterable[str], spec: MirroredTopics, *allowed: Collection[str]) -> list[str]:
@@ -127,10 +129,16 @@ def next_step(sides: Sides, known: MirroredTopicStatus | None) -> Step:
             "not those of the source: exclude it, or delete it at the target",
             drifted=True,
         )
-    if different:
-        return Configure(name, different)
+    if sides.was_emptied and not is_copy(target, known):
+        return Halted(
+            f"topic {name} was emptied at the target, and the source has records from before its end there: delete it "
+            "at the target to have it copied again from its start",
+            drifted=True,
+        )
     if grows:
         return AddPartitions(name, source.partitions)
+    if different and (sides.target_is_empty or is_verified(known)):
+        return Configure(name, different)
     compacts = "compact" in settings["cleanup.policy"]
     return Copied(source, target, compacts, b"tidegate.filler" if compacts else None)
 
@@ -138,6 +146,11 @@ def next_step(sides: Sides, known: MirroredTopicStatus | None) -> Step:
 def is_copy(target: Topic, known: MirroredTopicStatus | None) -> bool:
     """Whether the topic at the target is one that this mirror copies, and has found nobody else's records in."""
     return known is not None and known.target_id == target.topic_id and known.state is not CopyState.DRIFTED
+
+
+def is_verified(known: MirroredTopicStatus | None) -> bool:
+    """Whether the copy's records have been looked at. Until they have, they may be somebody else's."""
+    return known is not None and (known.seeded or known.state is not CopyState.WAITING)
 
 
 def _settings(sides: Sides) -> dict[str, str]:

@@ -48,6 +48,8 @@ class FakeMirrorCluster:
     dies_after: int | None = None
     """So many commits from now on."""
     closed: bool = False
+    undecided: set[TopicPartition] = field(default_factory=set)
+    """Partitions whose first record is one of a transaction that is open."""
     commits: list[str] = field(default_factory=list)
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
@@ -72,12 +74,17 @@ class FakeMirrorCluster:
         self._answer()
         return {name: dict(self.kept[name].settings) for name in topics if name in self.kept}
 
-    def bounds(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogBounds]:
+    def bounds(
+        self, partitions: Collection[TopicPartition], *, stable: bool = True
+    ) -> Mapping[TopicPartition, LogBounds]:
         self._answer()
         gone = frozenset(p for p in partitions if self._log(p) is None)
         if gone:
             raise UnknownPartitions(gone)
-        return {p: LogBounds(log.start, log.end) for p in partitions if (log := self._log(p)) is not None}
+        logs = {p: log for p in partitions if (log := self._log(p)) is not None}
+        return {
+            p: LogBounds(log.start, log.start if stable and p in self.undecided else log.end) for p, log in logs.items()
+        }
 
     def create_topic(self, name: str, partitions: int, settings: Mapping[str, str]) -> None:
         self._answer()

@@ -188,3 +188,34 @@ def test_groups_are_chosen_by_both_connections_and_the_mirror() -> None:
     chosen = [g for g in ("pay-1", "pay-2", "pay-test", "other") if selected(g, spec, ("*",), ("pay-1", "pay-test"))]
     assert chosen == ["pay-1"]
     assert not selected("tidegate.carried/pay", MirroredGroups(include=("*",)), ("*",))
+
+
+def test_no_partition_of_a_group_that_is_used_at_the_target_is_sent_forward(world: World) -> None:
+    """It has moved, and has had nothing to commit yet for the other partition."""
+    world.source.offsets["g"] = {P0: GroupOffset(50), P1: GroupOffset(50)}
+    world.carry()
+    world.target.offsets["g"][P0] = GroupOffset(60)
+    world.source.offsets["g"] = {P0: GroupOffset(50), P1: GroupOffset(90)}
+    world.target.commits.clear()
+    told = world.carry()
+
+    assert world.target.offsets["g"][P1] == GroupOffset(50)
+    assert (told.carried, told.in_use, world.target.commits) == (0, 1, [])
+
+
+def test_a_commit_at_the_target_counts_where_the_source_has_none(world: World) -> None:
+    world.commit(50)
+    world.carry()
+    world.target.offsets["g"][P1] = GroupOffset(3)
+    world.commit(70)
+
+    assert world.carry().in_use == 1
+    assert world.there == GroupOffset(50)
+
+
+def test_a_group_whose_id_leaves_no_room_for_the_mirrors_own_groups_is_not_carried() -> None:
+    """Brokers close the connection on a longer id, and no other group of the request would be read."""
+    spec = MirroredGroups(include=("*",))
+
+    assert not selected("g" * 32_767, spec, ("*",))
+    assert selected("g" * 30_000, spec, ("*",))

@@ -9,11 +9,14 @@ from support.mirror.fake_cluster import FakeMirrorCluster
 from support.mirror.written import Written, batch
 from tidegate.kafka.errors import NotAuthorized
 from tidegate.kafka.model import LogBounds, TopicPartition
+from tidegate.mirror.batches import Unreadable
 from tidegate.mirror.copier import Copier
-from tidegate.mirror.model import Interrupted, ProducerIds
-from tidegate.mirror.states import Mirror, Ready
+from tidegate.mirror.model import Appended, Interrupted, ProducerIds, Refusal, Tail
+from tidegate.mirror.states import Lost, Mirror, Ready
+from tidegate.offset_mirror.counting import state_of
 from tidegate.offset_mirror.course import NEVER, WHEN_GROWN, Limits, PartitionCopying
 from tidegate.offset_mirror.pace import Pace
+from tidegate.resources.offset_mirror import CopyState
 
 P = TopicPartition("t", 0)
 
@@ -215,3 +218,108 @@ def test_bytes_a_second_are_kept_to() -> None:
     pace.wrote(100)
     assert pace.wait_s() == pytest.approx(0.1)
     assert Pace(None, clock.monotonic).wait_s() == 0
+
+
+def test_a_refusal_that_ends_is_gone_on_after(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a record that is larger than the copy takes, until the topic's setting has been carried over."""
+    world.source.write("t", 5)
+    target = world.target.target(P)
+
+    def refuse(batches: tuple[bytes, ...]) -> Appended:
+        return Appended(tuple(Refusal(10, "MessageSizeTooLargeError", lasting=True) for _ in batches))
+
+    monkeypatch.setattr(target, "append", refuse)
+    monkeypatch.setattr(world.copier, "_target", target)
+    for _ in range(2):
+        assert world.copying.go_on() > 1
+        assert "MessageSizeTooLargeError" in world.copying.seen().stopped
+        assert not world.copying.seen().drifted
+    monkeypatch.undo()
+
+    assert world.copying.go_on() == WHEN_GROWN
+    assert world.copying.seen().stopped == ""
+    assert world.target.log("t").end == 5
+
+
+def test_a_target_whose_records_are_not_understood_stops_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = world.target.target(P)
+
+    def of_old(_window: int) -> Tail:
+        raise Unreadable("the record batch at offset 0 has format 1")
+
+    monkeypatch.setattr(target, "tail", of_old)
+    monkeypatch.setattr(world.copier, "_target", target)
+
+    assert world.copying.go_on() > 1
+    assert world.copying.seen().stopped == "the record batch at offset 0 has format 1"
+
+
+def test_a_copy_that_has_more_than_the_source_is_not_in_sync(world: World) -> None:
+    world.source.write("t", 10)
+    world.see()
+    world.copying.go_on()
+    del world.source.log("t").log[5:]
+    for _ in range(2):
+        world.see()
+        world.copying.go_on()
+        world.clock.sleep(11)
+        world.see()
+
+    course = world.copying.seen()
+    assert state_of(course, world.clock.monotonic(), seeded=True) is not CopyState.IN_SYNC
+    assert course.trouble == "the source to come as far as the target"
+
+
+def test_the_end_of_a_copy_is_not_kept_while_the_source_is_waited_for(world: World) -> None:
+    """It may be MiBs, and there may be many partitions."""
+    world.source.write("t", 10)
+    world.copying.go_on()
+    del world.source.log("t").log[5:]
+    world.see()
+
+    assert world.copying.go_on() > 0
+    assert world.copier.mirror.state == Lost()
+
+
+def test_whose_turn_it_is_is_looked_at_after_a_pause(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.source.write("t", 20)
+    world.rate = 1000
+    world.begin()
+    monkeypatch.setattr(world.copying, "_ended", pausing := Pausing(world))
+    while world.may_write:
+        world.copying.go_on()
+
+    assert world.target.log("t").end == pausing.end
+
+
+class Pausing:
+    """An Event that is waited for; another replica leads after the first pause."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.end = 0
+
+    def is_set(self) -> bool:
+        return False
+
+    def wait(self, timeout: float) -> bool:
+        if timeout:
+            self.world.clock.sleep(timeout)
+            self.world.may_write = False
+            self.end = self.world.target.log("t").end
+        return False
+
+
+def test_nothing_is_deleted_from_a_topic_that_somebody_created_anew(world: World) -> None:
+    world.source.write("t", 20)
+    world.see()
+    world.copying.go_on()
+    del world.target.kept["t"]
+    world.target.create_topic("t", 1, {})
+    world.target.write("t", 30)
+    world.source.log("t").delete_records(15)
+    world.see()
+
+    assert world.copying.go_on() == NEVER
+    assert world.copying.seen().drifted
+    assert world.target.log("t").start == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import math
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -490,3 +491,196 @@ def test_what_is_deleted_is_let_go_of(world: World) -> None:
     assert world.here.closed
     assert world.there.closed
     assert not [s for f in world.metrics.registry.collect() for s in f.samples if s.labels.get("mirror") == "m"]
+
+
+def lag_seconds(world: World) -> float | None:
+    return world.metrics.registry.get_sample_value("tidegate_mirror_lag_seconds", {"namespace": "ns", "mirror": "m"})
+
+
+def test_the_lag_grows_while_a_connection_is_in_trouble(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else no alert would tell of the outage that a mirror is for."""
+    world.copied()
+    world.here.failure = Unavailable("nobody is there")
+    world.connect("here", trouble=("KafkaUnavailable", "nobody is there"))
+    monotonic = SystemClock.monotonic
+    monkeypatch.setattr(SystemClock, "monotonic", lambda clock: monotonic(clock) + 3600)
+    world.one_pass()
+
+    assert (lag_seconds(world) or 0) >= 3600
+    in_sync = {"namespace": "ns", "mirror": "m", "state": "InSync"}
+    assert world.metrics.registry.get_sample_value("tidegate_mirror_partitions", in_sync) == 0
+
+
+def test_nothing_is_measured_of_a_mirror_whose_status_can_not_be_read(world: World) -> None:
+    world.copied()
+    world.kube.replace_status(MIRRORS, world.body, {**world.body["status"], "newer": 1})
+    world.run(world.reconciler.reconcile(world.body))
+
+    assert lag_seconds(world) is None
+
+
+def test_copies_go_on_while_the_ends_of_the_source_can_not_be_asked_for(world: World) -> None:
+    """As where one of its partitions has no leader: that must not hold up the others."""
+    world.copied()
+
+    def headless(*_: Any, **__: Any) -> Any:
+        raise Unavailable("read the end of the logs: t-1 has no leader at the moment")
+
+    world.here.bounds = headless  # type: ignore[method-assign]
+    world.here.write("t", 5)
+    world.passes(lambda: world.there.log("t").end == 25)
+
+    world.run(world.reconciler.stop())
+    world.restart()
+    world.here.write("t", 5)
+    world.passes(lambda: world.there.log("t").end == 30)
+
+
+def test_a_topic_that_is_gone_at_the_source_does_not_lag(world: World) -> None:
+    world.here.create_topic("u", 1, {})
+    world.spec["topics"] = {"include": ["t", "u"]}
+    world.one_pass()
+    world.copied()
+    del world.here.kept["u"]
+    world.passes(lambda: "SourceGone" in [row.state for row in world.status.topics])
+
+    world.copied()
+    assert world.status.in_sync == "2/2"
+
+
+def test_topics_that_are_gone_leave_room_in_the_status_for_others(world: World) -> None:
+    """Else it would be refused, and nothing new would be copied any more."""
+    for number in range(150):
+        world.here.create_topic(f"a{number:03}", 1, {})
+    world.spec["topics"] = {"include": ["*"]}
+    world.one_pass()
+    world.passes(lambda: len(world.status.topics) == 151)
+    for number in range(150):
+        del world.here.kept[f"a{number:03}"]
+        world.here.create_topic(f"b{number:03}", 1, {})
+    world.passes(lambda: sum(row.name.startswith("b") for row in world.status.topics) == 150)
+
+    assert len(world.status.topics) == 200
+
+
+def test_an_older_mirror_whose_connection_is_not_ready_yet_is_still_the_older_one(world: World) -> None:
+    older = {**world.spec, "target": {"name": "other"}}
+    world.kube.create(MIRRORS, "ns", "older", older, "2026-11-19T12:00:00Z")
+    world.kube.replace_status(MIRRORS, world.kube.get(MIRRORS, "ns", "older"), {"targetCluster": "there"})
+
+    assert world.one_pass().reason == "CopiedByAnother"
+
+
+def test_a_partition_of_which_nothing_is_known_is_not_said_to_be_seeded(world: World) -> None:
+    """As one that may not be read."""
+    world.there.target = lambda _: Silent()  # type: ignore[assignment, return-value, method-assign]
+    world.passes(lambda: world.status.topics != ())
+    world.passes(lambda: True)
+
+    assert world.condition("Seeding").status == "True"
+    assert world.status.partitions is not None
+    assert world.status.partitions.seeding == 2
+
+
+class Silent:
+    def tail(self, _: int) -> Interrupted:
+        return Interrupted("nobody is there")
+
+
+def test_drift_is_not_denied_while_the_clusters_can_not_be_looked_at(world: World) -> None:
+    world.copied()
+    del world.here.kept["t"]
+    world.here.create_topic("t", 2, {"retention.ms": "-1"})
+    world.passes(lambda: world.condition("Drifted").status == "True")
+    world.here.failure = Unavailable("nobody is there")
+    world.one_pass()
+    world.one_pass()
+
+    assert world.condition("Drifted").status == "True"
+    assert "deleted and created again at the source" in world.condition("Drifted").message
+
+
+def test_a_topic_of_which_others_write_the_first_records_is_not_changed(world: World) -> None:
+    """In a transaction that is open: there is no stable record yet."""
+    world.there.create_topic("t", 2, {"retention.ms": "5"})
+    world.there.write("t", 3)
+    world.there.undecided.add(TopicPartition("t", 0))
+    world.one_pass()
+
+    assert world.there.kept["t"].settings["retention.ms"] == "5"
+    assert world.condition("Drifted").status == "True"
+
+
+def test_a_topic_that_was_emptied_instead_of_deleted_is_not_gone_on_with(world: World) -> None:
+    """Its copy would lack what the source has before the end, and nobody would see it."""
+    world.copied()
+    settings = world.there.kept["t"].settings
+    world.run(world.reconciler.stop())
+    world.kube.delete(MIRRORS, "ns", "m", CREATED)
+    world.kube.create(MIRRORS, "ns", "m", world.spec, CREATED)
+    world.restart()
+    world.there.log("t").delete_records(20)
+    world.there.log("t", 1).delete_records(5)
+    world.there.kept["t"].settings = settings
+    world.passes(lambda: world.condition("Drifted").status == "True")
+
+    assert "was emptied" in world.condition("Drifted").message
+
+
+def test_the_clusters_are_closed_once_more_when_the_last_answer_has_come(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What still waits when the mirror ends may connect anew."""
+    monkeypatch.setattr("tidegate.offset_mirror.copying._CLOSING_S", 0.01)
+    world.here.offsets["g"] = {TopicPartition("t", 0): GroupOffset(7)}
+    world.spec["groups"] = {"include": ["*"], "interval": "1s"}
+    at_work, may_go_on = threading.Event(), threading.Event()
+
+    def slow(group_id: str, offsets: GroupOffsets) -> None:
+        at_work.set()
+        assert may_go_on.wait(10), (group_id, offsets)
+        world.there.closed = False
+
+    world.there.commit = slow  # type: ignore[method-assign]
+    world.one_pass()
+    world.passes(at_work.is_set)
+
+    async def ended() -> None:
+        await world.reconciler.stop()
+        assert world.there.closed
+        may_go_on.set()
+        for _ in range(200):
+            await asyncio.sleep(0.01)
+            if world.there.closed and not world.reconciler._running:
+                return
+        raise AssertionError("it is left open")
+
+    world.run(ended())
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"observes": True}, "Observing"),
+        ({"digest": "e", "cluster_id": "", "trouble": ("Connecting", "not reached yet")}, "WaitingForConnection"),
+    ],
+)
+def test_a_target_that_is_no_more_what_it_was_is_not_written_while_the_other_is_in_trouble(
+    changes: dict[str, Any], reason: str, world: World
+) -> None:
+    world.copied()
+    world.connect("here", trouble=("KafkaUnavailable", "nobody is there"))
+    world.connect("there", **changes)
+
+    assert world.one_pass().reason == reason
+    assert world.there.closed
+
+
+def test_a_lag_that_is_not_known_is_not_measured_as_none(world: World) -> None:
+    world.there.target = lambda _: Silent()  # type: ignore[assignment, return-value, method-assign]
+    world.passes(lambda: world.status.topics != ())
+    world.passes(lambda: True)
+
+    lag = world.metrics.registry.get_sample_value("tidegate_mirror_lag_records", {"namespace": "ns", "mirror": "m"})
+    assert lag is not None
+    assert math.isnan(lag)

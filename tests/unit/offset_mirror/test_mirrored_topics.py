@@ -116,3 +116,13 @@ def test_a_topic_with_records_of_others_is_not_changed(
     assert "records at the target that this mirror did not copy" in step.message
     assert isinstance(next_step(sides, KNOWN), Configure | AddPartitions)
     assert isinstance(next_step(replace(sides, target_is_empty=True), known), Configure | AddPartitions)
+
+
+def test_nothing_is_changed_before_the_records_that_are_there_have_been_looked_at() -> None:
+    """The status names the topic, and no partition has been read yet: they may be somebody else's."""
+    sides = replace(BOTH, target_is_empty=False, target_settings=SAME | {"retention.ms": "5"})
+    unread = KNOWN.model_copy(update={"state": CopyState.WAITING})
+
+    assert isinstance(next_step(sides, unread), Copied)
+    assert isinstance(next_step(replace(sides, target_is_empty=True), unread), Configure)
+    assert isinstance(next_step(sides, unread.model_copy(update={"seeded": True})), Configure)
