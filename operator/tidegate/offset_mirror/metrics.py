@@ -29,7 +29,7 @@ class MirrorMetrics:
         self._age = Gauge(
             "tidegate_mirror_lag_seconds",
             "The longest time since one of its copies had all that the source had then; infinite where one has not had "
-            "it yet.",
+            "it yet, 0 where there are no copies.",
             ["namespace", "mirror"],
             registry=registry,
         )
@@ -57,7 +57,8 @@ class MirrorMetrics:
         for state, value in zip(_STATES, values, strict=True):
             self._partitions.labels(*key, state).set(value)
         self._lag.labels(*key).set(float("nan") if lag is None else lag.records)
-        self._age.labels(*key).set(float("inf") if lag is None or lag.seconds is None else lag.seconds)
+        unknown = float("inf") if counts.total else 0.0
+        self._age.labels(*key).set(unknown if lag is None or lag.seconds is None else lag.seconds)
         if groups is not None:
             for state, value in (("Carried", groups.carried), ("InUse", groups.in_use), ("Failed", groups.failed)):
                 self._groups.labels(*key, state).set(value)

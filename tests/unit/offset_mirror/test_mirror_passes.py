@@ -336,6 +336,7 @@ def test_a_mirror_without_topics_says_so(world: World) -> None:
     world.spec["topics"] = {"include": ["none*"]}
 
     assert world.one_pass().reason == "NoTopicsYet"
+    assert lag_seconds(world) == 0  # infinite, it would be an alert
 
 
 def test_a_mirror_that_is_suspended_rests_until_it_goes_on(world: World) -> None:
