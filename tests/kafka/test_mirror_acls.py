@@ -37,7 +37,7 @@ from tidegate.offset_mirror.course import WHEN_GROWN, Limits, PartitionCopying
 from tidegate.offset_mirror.pace import Pace
 from tidegate.offset_mirror.preparing import prepare, wanted_topics
 from tidegate.resources.connection import AllowSpec
-from tidegate.resources.offset_mirror import MirroredTopics
+from tidegate.resources.offset_mirror import CopyState, MirroredTopics, MirroredTopicStatus
 
 PASSWORD = "mirror-password-4711"
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.BROKER
@@ -180,8 +180,12 @@ def test_the_documented_rights_are_enough_for_a_target(stage: Stage, from_open: 
     until(lambda: from_open.topics()[stage.topic].partitions == 2, "there is another partition")
     spec = MirroredTopics(include=(stage.topic,))
 
+    topic = stage.topic
+    ids = {"source_id": from_open.topics()[topic].topic_id, "target_id": target.topics()[topic].topic_id}
+    known = MirroredTopicStatus(name=topic, partitions=1, seeded=True, state=CopyState.IN_SYNC, **ids)
+
     def followed() -> bool:
-        found = prepare(from_open, target, wanted_topics(from_open, spec, [AllowSpec()]), {})
+        found = prepare(from_open, target, wanted_topics(from_open, spec, [AllowSpec()]), {topic: known})
         assert not found.halted
         return [topic.target.partitions for topic in found.copied] == [2]
 

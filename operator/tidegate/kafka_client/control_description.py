@@ -21,6 +21,8 @@ def topic_facts(wire: Wire, names: Sequence[str]) -> dict[str, TopicFacts]:
     what = "read the settings of topic"
     facts = {}
     for name, (code, config) in topic_settings(wire, described, what=f"{what}s").items():
+        if code in UNKNOWN_PARTITION:
+            continue  # it was deleted since, or the broker that was asked has not heard of it yet
         check(code, f"{what} {name}", *on_topics("DescribeConfigs", [name]))
         topic = described[name]
         facts[name] = TopicFacts(
