@@ -13,9 +13,11 @@ from typing import Any, Final, Protocol
 
 import yaml
 
+from tidegate.cli.acting import timeout_of
 from tidegate.cli.errors import CommandFailed, Parser, UsageError
+from tidegate.cli.following import LOOK_S, newest
 from tidegate.cli.options import parse_topic
-from tidegate.cli.reaching import add_kubernetes, namespace_of_options, with_namespace
+from tidegate.cli.reaching import add_kubernetes, connection_ref, namespace_of_options, with_namespace
 from tidegate.cli.screen import Screen
 from tidegate.clock import Clock, SystemClock
 from tidegate.kube.api import NoCluster, default_api_client
@@ -26,20 +28,15 @@ from tidegate.kube.ports import (
     Kube,
     KubeFailure,
     KubeUnavailable,
-    NotFound,
     Object,
     name_of,
     namespace_of,
-    uid_of,
 )
 from tidegate.printable import visible
 from tidegate.resources.base import InvalidResource, parse_spec, read_status
 from tidegate.resources.conditions import COMPLETE, STALLED, find_condition, is_true
-from tidegate.resources.durations import parse_duration
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus, parse_offset_reset
 from tidegate.resources.reset import ApprovalMode, ResetPhase, has_ended
-
-_LOOK_S: Final = 1.0
 
 _TARGETS: Final[Mapping[str, tuple[str, str, Callable[[str], Any]]]] = {
     "to_offset": ("offset", "N", int),
@@ -84,7 +81,7 @@ def run_reset(arguments: Sequence[str], screen: Screen) -> int:
     """0 once it is created or, with ``--wait``, has succeeded; 1 otherwise. Raises ``UsageError``."""
     options = with_namespace(reset_parser().parse_args(list(arguments)))
     asked = manifest(options)
-    timeout_s = _seconds(options.timeout)
+    timeout_s = timeout_of(options)
     if options.output is not None:
         screen.show(json.dumps(asked, indent=2) + "\n" if options.output == "json" else yaml.safe_dump(asked))
         return 0
@@ -101,16 +98,11 @@ def run_reset(arguments: Sequence[str], screen: Screen) -> int:
         return 1
 
 
-def _connection(text: str) -> dict[str, str]:
-    namespace, _, name = text.rpartition("/")
-    return {"name": name, **({"namespace": namespace} if namespace else {})}
-
-
 def manifest(options: argparse.Namespace) -> dict[str, Any]:
     """The ``OffsetReset`` that the options ask for. Raises ``UsageError``."""
     fleet = len(options.group) > 1 or "*" in options.group[0]
     spec: dict[str, Any] = {
-        "connectionRef": _connection(options.connection),
+        "connectionRef": connection_ref(options.connection),
         **({"groups": options.group} if fleet else {"group": options.group[0]}),
         "to": _target(options),
     }
@@ -181,13 +173,6 @@ def _target(options: argparse.Namespace) -> dict[str, Any]:
         raise UsageError(f"--{option.replace('_', '-')} takes a whole number as {shown}") from None
 
 
-def _seconds(text: str) -> float:
-    try:
-        return parse_duration(text).total_seconds()
-    except ValueError as error:
-        raise UsageError(f"--timeout {text}: {error}") from None
-
-
 def followed(kube: Kube, made: Object, clock: Clock, timeout_s: float, screen: Screen) -> bool:
     """Whether the OffsetReset has succeeded; each phase, and what its condition says, is shown once.
 
@@ -196,8 +181,9 @@ def followed(kube: Kube, made: Object, clock: Clock, timeout_s: float, screen: S
     name, told = name_of(made), ""
     end = clock.monotonic() + timeout_s
     while True:
-        status = _status(kube, made)
-        if status is not None:
+        body = newest(kube, RESETS, made)
+        if body is not None:
+            status = read_status(OffsetResetStatus, body)
             said = find_condition(status.conditions, COMPLETE)
             line = f"{status.phase or ResetPhase.PENDING}: {said.message if said is not None else 'not begun'}"
             if line != told:
@@ -210,17 +196,4 @@ def followed(kube: Kube, made: Object, clock: Clock, timeout_s: float, screen: S
         if clock.monotonic() >= end:
             where = f"-n {namespace_of(made)} ors {name}"
             raise CommandFailed(f"OffsetReset {name} has not ended in time; it goes on: kubectl get {where}")
-        clock.sleep(_LOOK_S)
-
-
-def _status(kube: Kube, made: Object) -> OffsetResetStatus | None:
-    """``None``: the API server does not answer for now."""
-    try:
-        body = kube.get(RESETS, namespace_of(made), name_of(made))
-    except NotFound:
-        raise CommandFailed(f"OffsetReset {name_of(made)} was deleted") from None
-    except KubeUnavailable:
-        return None
-    if uid_of(body) != uid_of(made):
-        raise CommandFailed(f"OffsetReset {name_of(made)} was deleted, and another one has its name")
-    return read_status(OffsetResetStatus, body)
+        clock.sleep(LOOK_S)

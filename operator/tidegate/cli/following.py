@@ -79,7 +79,7 @@ def follow(
     label, told = f"{kind.kind} {name_of(made)}", ""
     end = clock.monotonic() + timeout_s
     while True:
-        body = _newest(kube, kind, made)
+        body = newest(kube, kind, made)
         if body is not None:
             step = step_of(body)
             if step.line != told:
@@ -128,7 +128,7 @@ def follow_deletion(
         clock.sleep(LOOK_S)
 
 
-def _newest(kube: Kube, kind: Kind, made: Object) -> Object | None:
+def newest(kube: Kube, kind: Kind, made: Object) -> Object | None:
     """``None``: the API server does not answer for now."""
     label = f"{kind.kind} {name_of(made)}"
     try:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate.cli.acting import add_making, add_waiting, carried_out, create, delete, found, timeout_of
 from tidegate.cli.errors import Parser, UsageError
-from tidegate.cli.reaching import add_kubernetes, dumped, named, namespace_of_options
+from tidegate.cli.reaching import add_kubernetes, connection_ref, dumped, namespace_of_options
 from tidegate.cli.screen import Screen
 
 if TYPE_CHECKING:
@@ -89,11 +89,7 @@ def pause_of(options: argparse.Namespace, group: str) -> dict[str, Any]:
     from tidegate.resources.base import InvalidResource, parse_spec
     from tidegate.resources.pause import ConsumerGroupPauseSpec
 
-    where, name = named(options.connection, "")
-    spec: dict[str, Any] = {
-        "connectionRef": {"name": name, **({"namespace": where} if where else {})},
-        "group": group,
-    }
+    spec: dict[str, Any] = {"connectionRef": connection_ref(options.connection), "group": group}
     if options.topic:
         spec["partitions"] = [
             {"topic": each.topic, **({} if each.partitions is None else {"partitions": [*each.partitions]})}

@@ -70,6 +70,12 @@ def dumped(value: Mapping[str, Any], output: str) -> str:
     return str(yaml.safe_dump(value, sort_keys=False))
 
 
+def connection_ref(text: str) -> dict[str, str]:
+    """``spec.connectionRef`` of ``[NAMESPACE/]NAME``."""
+    namespace, name = named(text, "")
+    return {"name": name, **({"namespace": namespace} if namespace else {})}
+
+
 def named(text: str, namespace: str) -> Named:
     """``[NAMESPACE/]NAME``."""
     of, _, name = text.rpartition("/")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate.cli.acting import add_making, add_waiting, carried_out, create, delete, found, printed, timeout_of
 from tidegate.cli.errors import CommandFailed, Parser, UsageError
-from tidegate.cli.reaching import add_kubernetes, named, namespace_of_options
+from tidegate.cli.reaching import add_kubernetes, connection_ref, namespace_of_options
 from tidegate.cli.screen import Screen
 
 if TYPE_CHECKING:
@@ -71,8 +71,7 @@ def undo_of(options: argparse.Namespace, undone: Object | None) -> dict[str, Any
         spec = undone.get("spec") or {}
         of = {name: spec[name] for name in ("connectionRef", "group", "groups") if name in spec}
     else:
-        where, name = named(options.connection, "")
-        of = {"connectionRef": {"name": name, **({"namespace": where} if where else {})}, "group": options.group}
+        of = {"connectionRef": connection_ref(options.connection), "group": options.group}
     asked = {
         "apiVersion": RESETS.api_version,
         "kind": RESETS.kind,

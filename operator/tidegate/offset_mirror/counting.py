@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -116,8 +116,3 @@ def _worst(rows: Collection[tuple[Course, CopyState]]) -> tuple[WorstPartition, 
         )
         for course, state in bad[:_WORST]
     )
-
-
-def ends_to_carry(courses: Collection[Course]) -> Mapping[object, int]:
-    """Where the copies end that agree with the source."""
-    return {c.partition: c.offset for c in courses if c.offset is not None and not c.drifted}

@@ -7,11 +7,10 @@ from datetime import datetime
 
 from tidegate.connection.live import LiveConnections
 from tidegate.kafka.model import TopicPartition
-from tidegate.kafka.names import is_allowed
 from tidegate.kube.ports import Object, label_of, namespace_of, uid_of
 from tidegate.offset_mirror.course import Course
 from tidegate.offset_mirror.preparing import Prepared
-from tidegate.offset_mirror.topics import Copied
+from tidegate.offset_mirror.topics import Copied, wanted
 from tidegate.resources.base import InvalidResource, parse_spec
 from tidegate.resources.offset_mirror import (
     MOST_TOPICS,
@@ -113,9 +112,9 @@ def copied_by_another(
         told = (other.get("status") or {}).get("targetCluster")
         if (live.cluster_id(namespace_of(other), spec.target.name) or told) != target:
             continue
-        for name in names:
-            if is_allowed(name, spec.topics.include) and not is_allowed(name, spec.topics.exclude or ()):
-                return name, label_of(other)
+        both = wanted(names, spec.topics)
+        if both:
+            return both[0], label_of(other)
     return None
 
 
