@@ -22,9 +22,10 @@ from devstack import ApiServer
 from devstack.errors import StackError
 from support.kstatus import KStatus, kstatus_of
 from support.operator_process import until
-from tidegate.resources import OffsetResetSpec, conditions, parse_spec, read_status
-from tidegate.resources.base import NOT_LOOKED_AT
+from tidegate.resources import conditions
+from tidegate.resources.base import NOT_LOOKED_AT, parse_spec, read_status
 from tidegate.resources.kinds import KINDS
+from tidegate.resources.offset_reset import OffsetResetSpec
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.usefixtures("crds_installed")]
 

@@ -11,7 +11,8 @@ from typing import Final
 import pytest
 
 from devstack import ApiServer
-from tidegate.resources import OffsetResetPolicySpec, parse_spec
+from tidegate.resources.base import parse_spec
+from tidegate.resources.policy import OffsetResetPolicySpec
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.usefixtures("crds_installed")]
 

@@ -9,7 +9,8 @@ import pytest
 
 from tidegate.reset.model.targets import RecordSchema
 from tidegate.reset.planning.refusals import PlanRefused
-from tidegate.resources import InvalidResource, OffsetResetPolicySpec, parse_spec
+from tidegate.resources.base import InvalidResource, parse_spec
+from tidegate.resources.policy import OffsetResetPolicySpec
 from tidegate.resources.targets import SchemaFormat
 from tidegate.spark.expression import SETTINGS, bind
 from tidegate.spark.session import start_session, with_settings

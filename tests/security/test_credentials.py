@@ -17,7 +17,7 @@ from corpus.reading import SPECS
 from tidegate.kafka.connection import Authentication, AuthenticationType, Connection
 from tidegate.kafka_client.librdkafka import silent_logger
 from tidegate.kafka_client.settings import BadConnection, ClientCredentials, librdkafka_config
-from tidegate.resources import InvalidResource, parse_spec
+from tidegate.resources.base import InvalidResource, parse_spec
 
 SECRET = "a-clients-secret"
 

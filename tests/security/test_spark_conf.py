@@ -16,7 +16,9 @@ from tidegate.jobs.application import render
 from tidegate.jobs.errors import BadSparkSpec
 from tidegate.jobs.runner import Launch
 from tidegate.jobs.settings import SparkSettings
-from tidegate.resources import OffsetResetPolicySpec, parse_spec, spark_conf
+from tidegate.resources import spark_conf
+from tidegate.resources.base import parse_spec
+from tidegate.resources.policy import OffsetResetPolicySpec
 
 CODE = (
     # Python that the driver's or the executors' workers are started with

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 from tidegate.cli.errors import Parser
@@ -35,16 +36,22 @@ def run_status(arguments: Sequence[str], screen: Screen) -> int:
     options = status_parser().parse_args(list(arguments))
 
     from tidegate.clock import SystemClock
-    from tidegate.incident.overview import lines, overview_of
+    from tidegate.incident.listings import everything
     from tidegate.kube.api import NoCluster
 
     everywhere = options.all_namespaces
     where = "all namespaces" if everywhere else f"namespace {namespace_of_options(options)}"
     try:
-        overview = overview_of(kube_client(options, everywhere=everywhere), where)
+        kube = kube_client(options, everywhere=everywhere)
     except NoCluster as failure:
         screen.note(f"tidegate status: {visible(str(failure))}")
         return 1
+    with ThreadPoolExecutor(1, thread_name_prefix="tidegate-status") as threads:
+        listing = threads.submit(everything, kube)
+        # While the API server answers: the models take as long to import as its answers take.
+        from tidegate.incident.overview import lines, overview_of
+
+        overview = overview_of(listing.result(), where)
     if options.output != "text":
         screen.show(dumped(as_json(overview), options.output))
     else:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -60,23 +60,29 @@ def run_pause(arguments: Sequence[str], screen: Screen) -> int:
     if options.name is not None and len(asked) > 1:
         raise UsageError("--name is for one group")
     if options.output is not None:
+        _check(asked)
         whole = {"apiVersion": "v1", "kind": "List", "items": asked} if len(asked) > 1 else asked[0]
         screen.show(dumped(whole, options.output))
         return 0
 
     def act(kube: KubeClient) -> bool:
-        from tidegate.cli.following import follow, pause_step
-        from tidegate.clock import SystemClock
         from tidegate.kube.ports import PAUSES
 
-        made = [create(kube, PAUSES, each, options, screen) for each in asked]
+        if len(asked) > 1 and not options.dry_run:
+            for pause in asked:  # all of them are judged before one is created
+                kube.create(PAUSES, pause, dry_run=True)
+        made = [create(kube, PAUSES, pause, options, screen) for pause in asked]
         if options.no_wait or options.dry_run:
             return True
+
+        from tidegate.cli.following import follow, pause_step
+        from tidegate.clock import SystemClock
+
         clock = SystemClock()
         until = clock.monotonic() + timeout_s
         done = True
-        for each in made:
-            done &= follow(kube, PAUSES, each, pause_step, clock, max(0.0, until - clock.monotonic()), screen)
+        for body in made:
+            done &= follow(kube, PAUSES, body, pause_step, clock, max(0.0, until - clock.monotonic()), screen)
         return done
 
     return carried_out("tidegate pause", options, act, screen)
@@ -86,8 +92,6 @@ def pause_of(options: argparse.Namespace, group: str) -> dict[str, Any]:
     """The ``ConsumerGroupPause`` that the options ask for. Raises ``UsageError``."""
     from tidegate.cli.options import parse_topic
     from tidegate.kube.ports import PAUSES
-    from tidegate.resources.base import InvalidResource, parse_spec
-    from tidegate.resources.pause import ConsumerGroupPauseSpec
 
     spec: dict[str, Any] = {"connectionRef": connection_ref(options.connection), "group": group}
     if options.topic:
@@ -99,7 +103,7 @@ def pause_of(options: argparse.Namespace, group: str) -> dict[str, Any]:
     spec |= {member: value for member, value in given.items() if value is not None}
     if options.workload:
         spec["workloadRefs"] = [_workload(text) for text in options.workload]
-    asked = {
+    return {
         "apiVersion": PAUSES.api_version,
         "kind": PAUSES.kind,
         "metadata": {
@@ -108,11 +112,18 @@ def pause_of(options: argparse.Namespace, group: str) -> dict[str, Any]:
         },
         "spec": spec,
     }
+
+
+def _check(asked: Sequence[Mapping[str, Any]]) -> None:
+    """What is only printed no API server has judged. Raises ``UsageError``."""
+    from tidegate.resources.base import InvalidResource, parse_spec
+    from tidegate.resources.pause import ConsumerGroupPauseSpec
+
     try:
-        parse_spec(ConsumerGroupPauseSpec, asked)
+        for each in asked:
+            parse_spec(ConsumerGroupPauseSpec, each)
     except InvalidResource as invalid:
         raise UsageError(str(invalid)) from invalid
-    return asked
 
 
 def _workload(text: str) -> dict[str, str]:

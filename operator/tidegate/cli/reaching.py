@@ -55,10 +55,11 @@ def kube_client(options: argparse.Namespace, *, everywhere: bool = False) -> Kub
     """Raises ``NoCluster``. The Kubernetes client is imported only now."""
     from tidegate.clock import SystemClock
     from tidegate.kube.api import default_api_client
+
+    api = default_api_client(options.context)
     from tidegate.kube.client import KubeClient
 
-    namespaces = [] if everywhere else [namespace_of_options(options)]
-    return KubeClient(default_api_client(options.context), SystemClock(), namespaces)
+    return KubeClient(api, SystemClock(), [] if everywhere else [namespace_of_options(options)])
 
 
 def dumped(value: Mapping[str, Any], output: str) -> str:

@@ -6,7 +6,7 @@ import argparse
 import io
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -24,9 +24,8 @@ from tidegate.cli.reaching import (
 from tidegate.cli.screen import Screen
 
 if TYPE_CHECKING:
-    from tidegate.admin.secret_files import SecretFiles
     from tidegate.incident.account import Account
-    from tidegate.incident.seen import KafkaSeen, KubeSeen, Seen, Unseen
+    from tidegate.incident.seen import KafkaSeen, Seen, Unseen
     from tidegate.kafka.connection import Connection
     from tidegate.kube.client import KubeClient
     from tidegate.resources.connection import KafkaConnectionSpec
@@ -66,11 +65,11 @@ def run_why(arguments: Sequence[str], screen: Screen) -> int:
     if options.no_kubernetes and not options.bootstrap_server:
         raise UsageError("--no-kubernetes needs --bootstrap-server")
 
-    from tidegate.admin.secret_files import SecretFiles
+    with ExitStack() as until_seen:
+        seen = _Look(options, screen, until_seen).seen()
+
     from tidegate.incident.account import account_of
 
-    with closing(SecretFiles()) as secrets:
-        seen = _Look(options, screen, secrets).seen()
     account = account_of(seen)
     _show(options, seen, account, screen)
     reached = seen.kafka is not None and seen.kafka.is_reached
@@ -96,31 +95,37 @@ class _Look:
 
     options: argparse.Namespace
     screen: Screen
-    secrets: SecretFiles
+    until_seen: ExitStack
+    """Closes what Kafka was asked with."""
 
     def seen(self) -> Seen:
         """Raises ``UsageError``."""
         from tidegate.clock import SystemClock
-        from tidegate.incident.gather_kube import of_cluster
+        from tidegate.incident.listings import about_group
         from tidegate.incident.seen import Seen
 
         unseen: list[Unseen] = []
         kube = self._kube(unseen)
-        connection = self._connection()
-        spec = self._spec(kube, connection, unseen) if kube is not None and connection is not None else None
-        config = self._config(spec, unseen)
+        connection, group = self._connection(), self.options.group
         # At once: each may have to wait for what does not answer.
         with ThreadPoolExecutor(2, thread_name_prefix="tidegate-why") as threads:
+            listing = threads.submit(about_group, kube, group, connection) if kube is not None else None
+            spec = self._spec(kube, connection, unseen) if kube is not None and connection is not None else None
+            config = self._config(spec, unseen)
             by_kafka = threads.submit(self._by_kafka, config) if config is not None else None
-            by_kube = threads.submit(self._by_kube, kube, connection) if kube is not None else None
+            # While they answer: the models take as long to import as answers take.
+            from tidegate.incident.gather_kube import kube_seen, of_cluster
+
             from_kafka = by_kafka.result() if by_kafka is not None else None
-            from_kube = by_kube.result() if by_kube is not None else None
+            from_kube = None
+            if listing is not None:
+                from_kube = kube_seen(listing.result(), where=self._where(), connection=connection)
         if from_kube is not None and not from_kube.listed:
             unseen += from_kube.unseen
             from_kube = None
         if from_kube is not None and from_kafka is not None and from_kafka.cluster_id and connection is None:
             from_kube = of_cluster(from_kube, from_kafka.cluster_id)
-        return Seen(self.options.group, SystemClock().now(), from_kafka, from_kube, tuple(unseen))
+        return Seen(group, SystemClock().now(), from_kafka, from_kube, tuple(unseen))
 
     def _connection(self) -> Named | None:
         if self.options.connection is None:
@@ -160,7 +165,6 @@ class _Look:
 
         Raises ``UsageError``.
         """
-        from tidegate.cli.command_config import read_command_config
         from tidegate.incident.seen import Unseen
 
         servers = self.options.bootstrap_server
@@ -173,7 +177,12 @@ class _Look:
                 unseen.append(Unseen("Kafka", why))
                 return None
             servers = spec.bootstrap_servers
-        config = read_command_config(self.options.command_config, servers, self.secrets)
+
+        from tidegate.admin.secret_files import SecretFiles
+        from tidegate.cli.command_config import read_command_config
+
+        secrets = self.until_seen.enter_context(closing(SecretFiles()))
+        config = read_command_config(self.options.command_config, servers, secrets)
         if config.ignored:
             self.screen.note(f"Ignored in --command-config: {', '.join(config.ignored)}")
         connection = config.connection
@@ -198,9 +207,5 @@ class _Look:
         except BadConnection as error:
             raise UsageError(str(error)) from error
 
-    def _by_kube(self, kube: KubeClient, connection: Named | None) -> KubeSeen:
-        from tidegate.incident.gather_kube import look_at_kubernetes
-
-        everywhere = self.options.all_namespaces
-        where = "all namespaces" if everywhere else f"namespace {namespace_of_options(self.options)}"
-        return look_at_kubernetes(kube, self.options.group, where=where, connection=connection)
+    def _where(self) -> str:
+        return "all namespaces" if self.options.all_namespaces else f"namespace {namespace_of_options(self.options)}"

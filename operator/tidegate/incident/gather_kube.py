@@ -1,4 +1,4 @@
-"""Looks for the resources that are about a group; what can't be read is left out, and said to be."""
+"""Reads the resources that are about a group; what can't be read is left out, and said to be."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TypeVar
 
+from tidegate.incident.listings import Listed
 from tidegate.incident.seen import (
     Common,
     ConnectionSeen,
@@ -15,19 +16,13 @@ from tidegate.incident.seen import (
     PauseSeen,
     PolicySeen,
     ResetSeen,
-    Unseen,
 )
-from tidegate.kafka.names import is_allowed
 from tidegate.kube.ports import (
     APPROVALS,
     CONNECTIONS,
     PAUSES,
     POLICIES,
     RESETS,
-    Kind,
-    Kube,
-    KubeFailure,
-    KubeUnavailable,
     Object,
     connection_named,
     name_of,
@@ -54,66 +49,21 @@ Spec = TypeVar("Spec", bound=SpecModel)
 Status = TypeVar("Status", bound=StatusModel)
 
 
-class Listings:
-    """Lists one kind after the other, each of which may be forbidden; an API server that is away is asked once."""
-
-    def __init__(self, kube: Kube) -> None:
-        self._kube = kube
-        self._is_away = False
-        self.unseen: list[Unseen] = []
-        self.listed = 0
-
-    def of(self, kind: Kind) -> Sequence[Object]:
-        if self._is_away:
-            return ()
-        try:
-            found = self._kube.list(kind)
-        except KubeUnavailable as failure:
-            self._is_away = True
-            which = f"{kind.plural} and what was to be looked at next" if self.listed else "all resources"
-            self.unseen.append(Unseen(f"{which} in Kubernetes", str(failure)))
-        except KubeFailure as failure:
-            self.unseen.append(Unseen(kind.plural, str(failure)))
-        else:
-            self.listed += 1
-            return found
-        return ()
-
-    def named(self, kind: Kind, named: Named) -> Object | None:
-        """One object that no listing has."""
-        label = f"{kind.kind} {'/'.join(named)}"
-        if self._is_away or not named[1]:
-            return None
-        try:
-            return self._kube.get(kind, *named)
-        except KubeFailure as failure:
-            self._is_away = isinstance(failure, KubeUnavailable)
-            self.unseen.append(Unseen(label, str(failure)))
-            return None
-
-
-def look_at_kubernetes(kube: Kube, group_id: str, *, where: str, connection: Named | None = None) -> KubeSeen:
-    """What ``kube`` lists that is about the group; raises nothing for what the API server refuses or does not answer.
+def kube_seen(listed: Listed, *, where: str, connection: Named | None = None) -> KubeSeen:
+    """What was listed that is about a group, read. Pure.
 
     ``connection``: only what goes through this KafkaConnection, or through another one to the same cluster.
     """
-    listings = Listings(kube)
-    connections = {(namespace_of(body), name_of(body)): body for body in listings.of(CONNECTIONS)}
-    found = {kind: [body for body in listings.of(kind) if _is_about(body, group_id)] for kind in (PAUSES, RESETS)}
-    found[POLICIES] = [body for body in listings.of(POLICIES) if _is_about(body, group_id)]
+    found = {kind: listed.of(kind) for kind in (PAUSES, RESETS, POLICIES)}
     named = {connection_named(body) for bodies in found.values() for body in bodies}
     if connection is not None:
         named.add(connection)
-    for each in sorted(named - connections.keys()):
-        body = listings.named(CONNECTIONS, each)
-        if body is not None:
-            connections[each] = body
-    seen = {key: connection_seen(body) for key, body in connections.items()}
+    seen = {_key(body): connection_seen(body) for body in listed.of(CONNECTIONS)}
     kept = {
         kind: [body for body in bodies if _goes_there(connection_named(body), seen, connection)]
         for kind, bodies in found.items()
     }
-    approvals = _approvals(listings) if kept[RESETS] else {}
+    approvals = _approvals(listed.of(APPROVALS))
     return KubeSeen(
         where,
         pauses=tuple(map(pause_seen, kept[PAUSES])),
@@ -121,22 +71,13 @@ def look_at_kubernetes(kube: Kube, group_id: str, *, where: str, connection: Nam
         policies=tuple(map(policy_seen, kept[POLICIES])),
         connections={key: value for key, value in seen.items() if key in named},
         of_others=sum(map(len, found.values())) - sum(map(len, kept.values())),
-        listed=listings.listed,
-        unseen=tuple(listings.unseen),
+        listed=listed.kinds,
+        unseen=listed.unseen,
     )
 
 
 def _key(body: Object) -> Named:
     return namespace_of(body), name_of(body)
-
-
-def _is_about(body: Object, group_id: str) -> bool:
-    """Whether its spec names the group, or a pattern of it; read as it is, since other versions' specs count, too."""
-    spec = body.get("spec") or {}
-    if spec.get("group") == group_id:
-        return True
-    patterns, exclude = (tuple(map(str, spec.get(name) or ())) for name in ("groups", "exclude"))
-    return is_allowed(group_id, patterns) and not is_allowed(group_id, exclude)
 
 
 def _goes_there(named: Named, connections: Mapping[Named, ConnectionSeen], wanted: Named | None) -> bool:
@@ -176,10 +117,10 @@ def _may_reach(connection: ConnectionSeen | None, cluster_id: str) -> bool:
     return _cluster_id(connection) in (None, cluster_id)
 
 
-def _approvals(listings: Listings) -> Mapping[Named, tuple[str, ...]]:
+def _approvals(bodies: Sequence[Object]) -> Mapping[Named, tuple[str, ...]]:
     """By OffsetReset, what the operator has said of each approval of it."""
     found: dict[Named, tuple[str, ...]] = {}
-    for body in listings.of(APPROVALS):
+    for body in bodies:
         key = (namespace_of(body), str((body.get("spec") or {}).get("reset", "")))
         said = find_condition(read_status(OffsetResetApprovalStatus, body).conditions, EFFECTIVE)
         text = "the operator has not looked at it yet" if said is None else f"{said.reason}: {said.message}"

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from tidegate.incident.gather_kube import Listings, connection_seen, pause_seen, policy_seen, reset_seen
+from tidegate.incident.gather_kube import connection_seen, pause_seen, policy_seen, reset_seen
+from tidegate.incident.listings import Listed
 from tidegate.incident.resource_sentences import awaits_person, has_reset_ended
 from tidegate.incident.seen import Common, ConnectionSeen, PauseSeen, PolicySeen, ResetSeen, Unseen
 from tidegate.incident.words import distance
-from tidegate.kube.ports import BACKUPS, CONNECTIONS, PAUSES, POLICIES, RESETS, Kube
+from tidegate.kube.ports import BACKUPS, CONNECTIONS, PAUSES, POLICIES, RESETS
 from tidegate.printable import visible
 from tidegate.resources.base import has_readable_status, read_status
 from tidegate.resources.conditions import (
@@ -63,16 +64,14 @@ class Overview:
     listed: int
 
 
-def overview_of(kube: Kube, where: str) -> Overview:
-    """Raises nothing for what the API server refuses or does not answer."""
-    listings = Listings(kube)
-    connections = [connection_seen(body) for body in listings.of(CONNECTIONS)]
-    resets = [reset_seen(body) for body in listings.of(RESETS)]
-    pauses = [pause_seen(body) for body in listings.of(PAUSES)]
-    policies = [policy_seen(body) for body in listings.of(POLICIES)]
+def overview_of(listed: Listed, where: str) -> Overview:
+    connections = [connection_seen(body) for body in listed.of(CONNECTIONS)]
+    resets = [reset_seen(body) for body in listed.of(RESETS)]
+    pauses = [pause_seen(body) for body in listed.of(PAUSES)]
+    policies = [policy_seen(body) for body in listed.of(POLICIES)]
     backups = [
         _row(BACKUPS.kind, connection_seen(body).common, "", conditions, READY)
-        for body in listings.of(BACKUPS)
+        for body in listed.of(BACKUPS)
         for conditions in [
             read_status(OffsetBackupStatus, body).conditions if has_readable_status(OffsetBackupStatus, body) else None
         ]
@@ -89,7 +88,7 @@ def overview_of(kube: Kube, where: str) -> Overview:
         Part("Backups", tuple(backups), "none"),
         Part("Connections", tuple(map(_connection, connections)), "none"),
     )
-    return Overview(where, parts, tuple(listings.unseen), listings.listed)
+    return Overview(where, parts, listed.unseen, listed.kinds)
 
 
 def _finished(reset: ResetSeen) -> float:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from tidegate.control.gates import Gates
-from tidegate.kafka.model import Group, LogBounds, Offsets, TopicPartition
-from tidegate.resources.connection import ConnectionStatus, KafkaConnectionSpec
-from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
-from tidegate.resources.pause import ConsumerGroupPauseSpec, PauseStatus
-from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
+if TYPE_CHECKING:
+    from tidegate.control.gates import Gates
+    from tidegate.kafka.model import Group, LogBounds, Offsets, TopicPartition
+    from tidegate.resources.connection import ConnectionStatus, KafkaConnectionSpec
+    from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
+    from tidegate.resources.pause import ConsumerGroupPauseSpec, PauseStatus
+    from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import Any, Final
 import urllib3
 
 from tidegate.clock import Clock
+from tidegate.kube.deferred import defer_unused
 
 API_TIMEOUT_S: Final = (5.0, 15.0)
 """(connecting, reading) of one call to the API server."""
@@ -83,6 +84,7 @@ def default_api_client(context: str | None = None) -> Any:
 
     Raises ``NoCluster`` when there is no configuration.
     """
+    defer_unused()
     from kubernetes import client, config
 
     configuration = client.Configuration()

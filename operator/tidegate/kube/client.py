@@ -11,13 +11,13 @@ from contextlib import suppress
 from typing import Any, Final
 
 import urllib3
-from kubernetes.client import ApiClient, AuthenticationV1Api, AuthorizationV1Api, CustomObjectsApi
+from kubernetes.client import ApiClient
 from kubernetes.client.exceptions import ApiException
 
 from tidegate.clock import Clock
 from tidegate.kube.core import CoreObjects
+from tidegate.kube.custom import CustomResources
 from tidegate.kube.labels import owner_label
-from tidegate.kube.objects import kept_of
 from tidegate.kube.ports import (
     Conflict,
     Kind,
@@ -28,11 +28,13 @@ from tidegate.kube.ports import (
     NotOwned,
     Object,
     User,
+    kept_of,
     name_of,
     namespace_of,
     owner_reference,
     uid_of,
 )
+from tidegate.kube.requests import Requests
 
 _TIMEOUT_S: Final = (5.0, 20.0)
 """(connecting, reading) of one call."""
@@ -51,57 +53,47 @@ class KubeClient:
     """Implements ``tidegate.kube.ports.Kube``. ``namespaces``: those served; empty for the whole cluster."""
 
     def __init__(self, api_client: ApiClient, clock: Clock, namespaces: Sequence[str] = ()) -> None:
-        self._objects = CustomObjectsApi(api_client)
+        self._objects = CustomResources(api_client)
         self._core = CoreObjects(api_client)
-        self._authentication = AuthenticationV1Api(api_client)
-        self._authorization = AuthorizationV1Api(api_client)
+        self._requests = Requests(api_client)
         self._clock = clock
         self._namespaces = tuple(namespaces)
 
     def get(self, kind: Kind, namespace: str, name: str) -> Object:
         return self._object(
             f"read {kind.kind} {namespace}/{name}",
-            self._objects.get_namespaced_custom_object,
-            kind.group,
-            kind.version,
+            self._objects.read,
+            kind,
             namespace,
-            kind.plural,
             name,
         )
 
     def list(self, kind: Kind) -> Sequence[Object]:
         found: list[Object] = []
-        if not self._namespaces:
-            method, of = self._objects.list_cluster_custom_object, (kind.group, kind.version, kind.plural)
-            found += self._listed(kind, f"list {kind.plural}", method, of)
-        for namespace in self._namespaces:
-            what = f"list {kind.plural} in {namespace}"
-            of_one = (kind.group, kind.version, namespace, kind.plural)
-            found += self._listed(kind, what, self._objects.list_namespaced_custom_object, of_one)
+        for namespace in self._namespaces or ("",):
+            found += self._listed(kind, namespace)
         return found
 
-    def _listed(self, kind: Kind, what: str, method: Callable[..., Any], of: tuple[str, ...]) -> Iterator[Object]:
+    def _listed(self, kind: Kind, namespace: str) -> Iterator[Object]:
         """Page by page, all as of one moment: what is kept of an object is a fraction of what is decoded."""
-        following: dict[str, Any] = {}
+        what, following = f"list {kind.plural}{f' in {namespace}' if namespace else ''}", ""
         while True:
             # resource_version "0" would be answered from a cache: what others have begun has to be seen here.
-            answer = bounded_object(what, method, *of, limit=_PAGE, **following)
+            answer = bounded_object(what, self._objects.list, kind, namespace, limit=_PAGE, following=following)
             for body in answer["items"]:
                 # An item of a list does not say of which kind it is, unlike what a watch tells.
                 yield kept_of({"apiVersion": kind.api_version, "kind": kind.kind, **body})
-            following = {"_continue": answer["metadata"].get("continue") or ""}
-            if not following["_continue"]:
+            following = answer["metadata"].get("continue") or ""
+            if not following:
                 return
 
     def replace_status(self, kind: Kind, body: Object, status: Mapping[str, Any]) -> Object:
         namespace, name = namespace_of(body), name_of(body)
         return self._object(
             f"write the status of {kind.kind} {namespace}/{name}",
-            self._objects.replace_namespaced_custom_object_status,
-            kind.group,
-            kind.version,
+            self._objects.replace_status,
+            kind,
             namespace,
-            kind.plural,
             name,
             {**body, "status": dict(status)},
         )
@@ -110,14 +102,11 @@ class KubeClient:
         namespace, name = namespace_of(body), name_of(body)
         return self._object(
             f"write the finalizers of {kind.kind} {namespace}/{name}",
-            self._objects.patch_namespaced_custom_object,
-            kind.group,
-            kind.version,
+            self._objects.patch,
+            kind,
             namespace,
-            kind.plural,
             name,
             {"metadata": {"resourceVersion": body["metadata"]["resourceVersion"], "finalizers": list(finalizers)}},
-            _content_type="application/merge-patch+json",
         )
 
     def make(self, kind: Kind, owner: Object, name: str, spec: Mapping[str, Any]) -> Object:
@@ -130,11 +119,9 @@ class KubeClient:
         }
         return self._object(
             f"create {kind.kind} {namespace}/{name}",
-            self._objects.create_namespaced_custom_object,
-            kind.group,
-            kind.version,
+            self._objects.create,
+            kind,
             namespace,
-            kind.plural,
             {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": dict(spec)},
         )
 
@@ -143,14 +130,12 @@ class KubeClient:
         namespace = namespace_of(body)
         return self._object(
             f"create {kind.kind} in {namespace}",
-            self._objects.create_namespaced_custom_object,
-            kind.group,
-            kind.version,
+            self._objects.create,
+            kind,
             namespace,
-            kind.plural,
             dict(body),
-            field_validation="Strict",
-            **({"dry_run": "All"} if dry_run else {}),
+            strict=True,
+            dry_run=dry_run,
         )
 
     def change_spec(self, kind: Kind, body: Object, spec: Mapping[str, Any]) -> Object:
@@ -159,14 +144,11 @@ class KubeClient:
         namespace, name = namespace_of(body), name_of(body)
         return self._object(
             f"change {kind.kind} {namespace}/{name}",
-            self._objects.patch_namespaced_custom_object,
-            kind.group,
-            kind.version,
+            self._objects.patch,
+            kind,
             namespace,
-            kind.plural,
             name,
             {"metadata": {"resourceVersion": body["metadata"]["resourceVersion"]}, "spec": dict(spec)},
-            _content_type="application/merge-patch+json",
         )
 
     def remove(self, kind: Kind, body: Object) -> bool:
@@ -174,13 +156,11 @@ class KubeClient:
         try:
             self._call(
                 f"delete {kind.kind} {namespace}/{name}",
-                self._objects.delete_namespaced_custom_object,
-                kind.group,
-                kind.version,
+                self._objects.delete,
+                kind,
                 namespace,
-                kind.plural,
                 name,
-                body={
+                {
                     "preconditions": {"uid": uid_of(body), "resourceVersion": body["metadata"]["resourceVersion"]},
                     "propagationPolicy": "Background",
                 },
@@ -258,7 +238,7 @@ class KubeClient:
         """The user name by which the API server knows whoever asks. Raises ``KubeFailure``."""
         review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
         what = "ask who I am"
-        return str(self._call(what, self._authentication.create_self_subject_review, review).status.user_info.username)
+        return str(self._reviewed(what, "selfsubjectreviews", review)["userInfo"]["username"])
 
     def add_owner(self, namespace: str, config_map: str, owner: Mapping[str, Any]) -> Mapping[str, Any]:
         what = f"add an owner to ConfigMap {namespace}/{config_map}"
@@ -280,12 +260,12 @@ class KubeClient:
         """Whose token it is; ``None``: nobody's. Implements ``tidegate.service.metrics_access.Reviews``."""
         spec = {"token": token, **({"audiences": [audience]} if audience else {})}
         review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}
-        status = self._call("review a token", self._authentication.create_token_review, review).status
+        status = self._reviewed("review a token", "tokenreviews", review)
         # An authenticator that knows nothing of audiences answers without any: it has not looked.
-        if not status.authenticated or (audience and audience not in (status.audiences or ())):
+        if not status.get("authenticated") or (audience and audience not in (status.get("audiences") or ())):
             return None
-        user = status.user
-        return User(user.username, user.uid or "", tuple(user.groups or ()), user.extra or {})
+        user = status["user"]
+        return User(user["username"], user.get("uid") or "", tuple(user.get("groups") or ()), user.get("extra") or {})
 
     def may_get(self, user: User, path: str) -> bool:
         """Whether the user may ``get`` a non-resource URL. Implements ``tidegate.service.metrics_access.Reviews``."""
@@ -301,7 +281,17 @@ class KubeClient:
             },
         }
         what = f"review whether {user.name} may get {path}"
-        return bool(self._call(what, self._authorization.create_subject_access_review, review).status.allowed)
+        return bool(self._reviewed(what, "subjectaccessreviews", review).get("allowed"))
+
+    def _reviewed(self, what: str, plural: str, review: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What the API server says of a review, which is kept nowhere."""
+        path = f"/apis/{review['apiVersion']}/{plural}"
+
+        def ask(*, _request_timeout: Any) -> Any:
+            return self._requests.ask("POST", path, body=review, timeout=_request_timeout)
+
+        status: Mapping[str, Any] = bounded_object(what, ask)["status"]
+        return status
 
     def _config_map(self, what: str, namespace: str, name: str) -> Object:
         return self._object(what, self._core.read, _CONFIG_MAPS, namespace, name)

@@ -20,8 +20,8 @@ from contextvars import Context
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from tidegate.kube.objects import kept_of, lean_of, version_of
-from tidegate.kube.ports import Conflict, NotFound, Object, name_of, namespace_of, uid_of
+from tidegate.kube.objects import lean_of, version_of
+from tidegate.kube.ports import Conflict, NotFound, Object, kept_of, name_of, namespace_of, uid_of
 
 _log = logging.getLogger(__name__)
 

@@ -22,15 +22,6 @@ async def newest_of(kube: Kube, executor: Executor, kind: Kind, body: Object) ->
     return newest if uid_of(newest) == uid_of(body) else None
 
 
-def kept_of(body: Object) -> Object:
-    """An object without what says who has set which field: most of what it takes of memory. An update without it leaves
-    that as it is."""
-    metadata = body.get("metadata")
-    if not isinstance(metadata, Mapping) or "managedFields" not in metadata:
-        return body
-    return {**body, "metadata": {name: value for name, value in metadata.items() if name != "managedFields"}}
-
-
 def lean_of(body: Object) -> Object:
     """The same object in half the memory: texts that thousands of objects have, such as the names of fields, are there
     once."""

@@ -180,3 +180,12 @@ def connection_named(body: Object) -> tuple[str, str]:
 def label_of(body: Object) -> str:
     """What a person calls it: namespace and name."""
     return f"{namespace_of(body)}/{name_of(body)}"
+
+
+def kept_of(body: Object) -> Object:
+    """An object without what says who has set which field: most of what it takes of memory. An update without it leaves
+    that as it is."""
+    metadata = body.get("metadata")
+    if not isinstance(metadata, Mapping) or "managedFields" not in metadata:
+        return body
+    return {**body, "metadata": {name: value for name, value in metadata.items() if name != "managedFields"}}

@@ -10,8 +10,9 @@ from kubernetes.client import ApiClient, CustomObjectsApi
 
 from tidegate.clock import Clock
 from tidegate.kube.client import bounded_call, bounded_object
-from tidegate.kube.core import MERGE, CoreObjects
+from tidegate.kube.core import CoreObjects
 from tidegate.kube.ports import NotFound, Object, name_of
+from tidegate.kube.requests import MERGE
 from tidegate.kube.workloads import KEDA_PAUSED_REPLICAS, NotScalable, Scale, ScaledObject
 from tidegate.resources.pause import WorkloadRef
 

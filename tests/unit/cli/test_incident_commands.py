@@ -20,6 +20,7 @@ from tidegate.cli.overview import as_json
 from tidegate.cli.pause_resources import pause_of, pause_parser, run_pause
 from tidegate.cli.screen import Screen
 from tidegate.cli.undoing import cancellable, run_undo, undo_of, undo_parser
+from tidegate.incident.listings import everything
 from tidegate.incident.overview import lines, overview_of
 from tidegate.kube.ports import CONNECTIONS, PAUSES, POLICIES, RESETS, Kind, KubeUnavailable, Object
 
@@ -99,7 +100,7 @@ def test_several_pauses_are_printed_as_a_list() -> None:
     [
         (["g", "h", "-c", "prod", "--name", "p"], "--name is for one group"),
         (["g", "-c", "prod", "--workload", "w"], "must be KIND/NAME"),
-        (["g", "-c", "prod", "--resume-after", "soon"], "spec.resumeAfter"),
+        (["g", "-c", "prod", "--resume-after", "soon", "-o", "yaml"], "spec.resumeAfter"),
         (["g", "-c", "prod", "--timeout", "soon"], "--timeout soon"),
     ],
 )
@@ -245,7 +246,7 @@ def test_a_namespace_on_one_screen() -> None:
     kube.replace_status(PAUSES, body, status("Degraded", condition("Paused", "False", "no agent"), paused="1/2"))
     kube.create(POLICIES, "ns", "keep", {**PAUSE, "retention": {}}, CREATED)
 
-    overview = overview_of(kube, "namespace ns")
+    overview = overview_of(everything(kube), "namespace ns")
     text = "\n".join(lines(overview, START))
 
     assert (
@@ -264,7 +265,7 @@ def test_what_could_not_be_listed_is_not_said_to_be_none() -> None:
         def list(self, kind: Kind) -> Any:
             raise KubeUnavailable(f"list {kind.plural}: connection refused")
 
-    overview = overview_of(Away(), "namespace ns")
+    overview = overview_of(everything(Away()), "namespace ns")
     text = "\n".join(lines(overview, START + timedelta(hours=1)))
 
     assert overview.listed == 0

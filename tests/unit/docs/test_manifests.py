@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from corpus.reading import SPECS
-from tidegate.resources import parse_spec
+from tidegate.resources.base import parse_spec
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 DOCS: Final = ROOT / "docs"

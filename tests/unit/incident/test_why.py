@@ -17,8 +17,9 @@ from tidegate.control.records import Claim, ClaimKey, Hold, HoldKey, Limit, Limi
 from tidegate.incident.account import account_of
 from tidegate.incident.as_json import as_json
 from tidegate.incident.gather_kafka import look_at_kafka
-from tidegate.incident.gather_kube import look_at_kubernetes, of_cluster
+from tidegate.incident.gather_kube import kube_seen, of_cluster
 from tidegate.incident.holders import HolderKind, holder_named
+from tidegate.incident.listings import about_group
 from tidegate.incident.seen import KafkaSeen, KubeSeen, Seen, Unseen
 from tidegate.incident.sentences import Section, sections
 from tidegate.kafka.errors import NotAuthorized, Unavailable
@@ -62,8 +63,8 @@ def by(kafka: FakeKafka) -> KafkaSeen:
     return look_at_kafka(kafka, GROUP, TOPIC)
 
 
-def resources(kube: FakeKube, **options: Any) -> KubeSeen:
-    return look_at_kubernetes(kube, GROUP, where="namespace shop", **options)
+def resources(kube: FakeKube, connection: tuple[str, str] | None = None) -> KubeSeen:
+    return kube_seen(about_group(kube, GROUP, connection), where="namespace shop", connection=connection)
 
 
 def condition(kind: str, value: str, reason: str, message: str) -> dict[str, Any]:

@@ -4,16 +4,11 @@ import pytest
 
 from corpus.reading import PLURALS, Case, read_cases
 from tidegate.policy.template import reset_name
-from tidegate.resources import (
-    InvalidResource,
-    OffsetBackupSpec,
-    OffsetResetPolicySpec,
-    OffsetResetSpec,
-    Problem,
-    parse_spec,
-    parse_update,
-    spark_conf,
-)
+from tidegate.resources import spark_conf
+from tidegate.resources.base import InvalidResource, Problem, parse_spec, parse_update
+from tidegate.resources.offset_backup import OffsetBackupSpec
+from tidegate.resources.offset_reset import OffsetResetSpec
+from tidegate.resources.policy import OffsetResetPolicySpec
 
 VALID = read_cases("valid")
 INVALID = read_cases("invalid")

@@ -4,19 +4,11 @@ from typing import Any
 
 import pytest
 
-from tidegate.resources import (
-    InvalidResource,
-    KafkaConnectionSpec,
-    OffsetResetPolicySpec,
-    PolicyStatus,
-    ResetSpec,
-    ResetTo,
-    TargetKind,
-    parse_spec,
-    parse_update,
-    read_status,
-)
-from tidegate.resources.targets import Empty
+from tidegate.resources.base import InvalidResource, parse_spec, parse_update, read_status
+from tidegate.resources.connection import KafkaConnectionSpec
+from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
+from tidegate.resources.reset import ResetSpec
+from tidegate.resources.targets import Empty, ResetTo, TargetKind
 
 
 def policy(**spec: Any) -> dict[str, Any]:

@@ -1,0 +1,63 @@
+"""The objects of one of the kinds in ``tidegate.kube.ports`` as JSON (``tidegate.kube.requests``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kubernetes.client import ApiClient
+
+from tidegate.kube.ports import Kind
+from tidegate.kube.requests import MERGE, Requests, path_of
+
+
+class CustomResources:
+    """Methods raise what ``Requests`` raises. ``_request_timeout``: seconds to connect, and to be answered."""
+
+    def __init__(self, api_client: ApiClient) -> None:
+        self._requests = Requests(api_client)
+
+    def read(self, kind: Kind, namespace: str, name: str, *, _request_timeout: Any = None) -> Any:
+        return self._requests.ask("GET", _path(kind, namespace, name), timeout=_request_timeout)
+
+    def list(self, kind: Kind, namespace: str, *, limit: int, following: str = "", _request_timeout: Any = None) -> Any:
+        """One page. ``namespace``: empty for all. ``following``: what the page before said in ``metadata.continue``."""
+        query = {"limit": str(limit), **({"continue": following} if following else {})}
+        return self._requests.ask("GET", _path(kind, namespace), query=query, timeout=_request_timeout)
+
+    def create(
+        self,
+        kind: Kind,
+        namespace: str,
+        body: Mapping[str, Any],
+        *,
+        strict: bool = False,
+        dry_run: bool = False,
+        _request_timeout: Any = None,
+    ) -> Any:
+        """``strict``: refused where it has a member that the kind has not."""
+        query = {**({"fieldValidation": "Strict"} if strict else {}), **({"dryRun": "All"} if dry_run else {})}
+        return self._requests.ask("POST", _path(kind, namespace), body=body, query=query, timeout=_request_timeout)
+
+    def replace_status(
+        self, kind: Kind, namespace: str, name: str, body: Mapping[str, Any], *, _request_timeout: Any = None
+    ) -> Any:
+        path = _path(kind, namespace, name, "status")
+        return self._requests.ask("PUT", path, body=body, timeout=_request_timeout)
+
+    def patch(
+        self, kind: Kind, namespace: str, name: str, body: Mapping[str, Any], *, _request_timeout: Any = None
+    ) -> Any:
+        """A merge patch."""
+        path = _path(kind, namespace, name)
+        return self._requests.ask("PATCH", path, body=body, content_type=MERGE, timeout=_request_timeout)
+
+    def delete(
+        self, kind: Kind, namespace: str, name: str, options: Mapping[str, Any], *, _request_timeout: Any = None
+    ) -> Any:
+        """``options``: a ``DeleteOptions``."""
+        return self._requests.ask("DELETE", _path(kind, namespace, name), body=options, timeout=_request_timeout)
+
+
+def _path(kind: Kind, namespace: str, name: str = "", of: str = "") -> str:
+    return path_of(f"apis/{kind.api_version}", kind.plural, namespace, name, of)
