@@ -96,6 +96,45 @@ def test_a_pause_is_made_shown_explained_and_resumed(
         assert shared.get("consumergrouppauses", pause) is None
 
 
+def test_nothing_begins_through_a_frozen_connection_until_it_is_thawed(
+    shared: Resources, kafka: KafkaCluster, topic: str, group: str, unique: Unique, shell: Shell
+) -> None:
+    """Through a connection of its own: others' tests use the shared one."""
+    of = ("-n", shared.namespace)
+    cold, reset, pause = unique("cold"), unique("r"), unique("p")
+    shared.connection(cold, kafka.bootstrap)
+    with StubAgent(kafka.bootstrap, group, topic) as agent:
+        read_to_the_end(agent, kafka.bootstrap, group, topic)
+
+        frozen = shell("freeze", cold, "--reason", "INC-4711", *of)
+        again = shell("freeze", cold, "--reason", "me too", *of, code=1)
+        shell("reset", group, "-c", cold, "--name", reset, "--to-offset", "4", *of)
+        until(lambda: reason(shared, "offsetresets", reset, "Complete") == "Frozen", "the reset waits")
+        shell("pause", group, "-c", cold, "--name", pause, "--topic", f"{topic}:0", "--no-wait", *of)
+        until(lambda: reason(shared, "consumergrouppauses", pause, "Paused") == "Frozen", "the pause waits")
+        why = shell("why", group, "-c", cold, *of)
+        before = committed(kafka.bootstrap, group, topic, PARTITIONS)
+        shell("resume", pause, *of)
+
+        thawed = shell("thaw", cold, *of)
+        watched = shell("watch", reset, *of)
+
+    assert "Frozen: frozen by " in frozen
+    assert f"kafkaconnection.tidegate.io/{cold} frozen" in frozen
+    assert "it is frozen already, by " in again
+    assert f"KafkaConnection {shared.namespace}/{cold} is frozen: nothing new begins through it." in why
+    assert before == dict.fromkeys(range(PARTITIONS), 10)
+    assert f"kafkaconnection.tidegate.io/{cold} thawed" in thawed
+    assert "Succeeded: " in watched
+    shared.delete_connection(cold)
+
+
+def reason(resources: Resources, plural: str, name: str, kind: str) -> str:
+    body = resources.get(plural, name) or {}
+    conditions = (body.get("status") or {}).get("conditions") or ()
+    return next((str(each["reason"]) for each in conditions if each["type"] == kind), "")
+
+
 @pytest.mark.nightly
 def test_a_reset_is_watched_undone_and_not_cancelled_after_its_end(
     shared: Resources, kafka: KafkaCluster, topic: str, group: str, unique: Unique, shell: Shell

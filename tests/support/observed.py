@@ -1,4 +1,4 @@
-"""A world whose KafkaConnection only observes, until it no longer does."""
+"""A world whose KafkaConnection only observes, or is frozen, until it no longer is."""
 
 from __future__ import annotations
 
@@ -14,3 +14,13 @@ def observe(live: LiveConnections, kafka: FakeKafka, *, only: bool = True) -> No
     before = live.get("ns", "kafka")
     assert before is not None
     live.put(replace(before, kafka=ReadOnlyKafka(kafka, "kafka") if only else kafka, observes=only))
+
+
+FROZEN_BY = "frozen by alice since 2026-11-27T03:12:00Z: INC-4711"
+
+
+def freeze(live: LiveConnections, *, thaw: bool = False) -> None:
+    """Freeze that connection, or let it act again."""
+    before = live.get("ns", "kafka")
+    assert before is not None
+    live.put(replace(before, frozen="" if thaw else FROZEN_BY))

@@ -50,6 +50,8 @@ COMMANDS: Final = (
     _command("undo", "NAME", "undo an OffsetReset by another one", "undoing"),
     _command("pause", "GROUP OPTIONS", "pause consumer groups by a ConsumerGroupPause each", "pause_resources"),
     _command("resume", "NAME", "resume what a ConsumerGroupPause pauses", "pause_resources"),
+    _command("freeze", "CONNECTION OPTIONS", "nothing new begins through a KafkaConnection", "freezing"),
+    _command("thaw", "CONNECTION", "what waits because of that begins again", "freezing"),
     _command("parity", "OPTIONS", "whether offsets of another cluster mean the same records here", "parity"),
     _command("topics", "OPTIONS", "between which times the partitions of topics were created", "topics"),
     # Before ``audit``, with which it begins.

@@ -126,9 +126,9 @@ def _value(ref: SecretKeyRef, secrets: Secrets) -> bytes:
 def digest_of(spec: KafkaConnectionSpec, contents: Mapping[str, bytes]) -> str:
     """Changes whenever the connection or one of its secrets does. Not for showing: it is made of secrets.
 
-    Whoever may use it for what is no part of it: one namespace more must not cut off all others for a moment.
+    Whoever may use it for what is no part of it, nor whether it is frozen: neither may cut off anybody for a moment.
     """
-    digest = hashlib.sha256(spec.model_dump_json(by_alias=True, exclude={"allow"}).encode())
+    digest = hashlib.sha256(spec.model_dump_json(by_alias=True, exclude={"allow", "freeze"}).encode())
     for path, value in sorted(contents.items()):
         digest.update(f"\0{path}\0{len(value)}\0".encode())
         digest.update(value)

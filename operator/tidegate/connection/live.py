@@ -21,6 +21,8 @@ class Live:
     ``mounted`` how a job in a pod does, with ``secrets`` (name → keys) mounted.
 
     ``observes``: nothing is begun through it that changes anything (:mod:`tidegate.connection.read_only`).
+    ``frozen``: who has frozen it, when and why, so that nothing new begins (:mod:`tidegate.connection.freezing`), or
+    empty.
     ``trouble``: reason and message while the connection is not ready. ``cluster_id`` is empty until it once was.
     ``topics``: about the control and ack topics, once somebody needed them.
 
@@ -38,6 +40,7 @@ class Live:
     allow: AllowSpec
     kafka: Kafka
     observes: bool = False
+    frozen: str = ""
     cluster_id: str = ""
     trouble: tuple[str, str] | None = ("Connecting", "the cluster was not reached yet")
     topics: TopicsChecked | None = None

@@ -25,6 +25,7 @@ from tidegate.connection.credentials import (
 )
 from tidegate.connection.files import ConnectionFiles
 from tidegate.connection.first_looks import FirstLooks
+from tidegate.connection.freezing import frozen_by, frozen_said
 from tidegate.connection.live import Live, LiveConnections
 from tidegate.connection.observer import Observer
 from tidegate.connection.permissions import PermissionsOfConnections
@@ -204,15 +205,19 @@ class ConnectionReconciler:
             return None
 
     async def _also(self, body: Object, seen: Cluster | Trouble) -> list[Said]:
-        """What else is said of a connection that answers; what was said of one that does not stays."""
+        """What else is said of a connection; but for being frozen, what was said of one that does not answer stays."""
         live = self._live(body)
+        try:
+            said = [frozen_said(parse_spec(KafkaConnectionSpec, body))]
+        except InvalidResource:
+            said = []
         if live is None or not isinstance(seen, Cluster):
-            return []
+            return said
         if live.observes:
             # It needs less, and consumers of others' connections may write the topic all the same.
-            return [Said(PERMISSIONS, None), sharing(live, self._parts.live)]
+            return [*said, Said(PERMISSIONS, None), sharing(live, self._parts.live)]
         permissions = await self._permissions.of(live)
-        return [sharing(live, self._parts.live), *([permissions] if permissions is not None else [])]
+        return [*said, sharing(live, self._parts.live), *([permissions] if permissions is not None else [])]
 
     async def _secret(self, namespace: str, name: str) -> Any:
         try:
@@ -221,10 +226,11 @@ class ConnectionReconciler:
             return None
 
     def _limit(self, body: Object, spec: KafkaConnectionSpec) -> None:
-        """What is open goes on, also where it could not be opened anew, within what is allowed now."""
-        live, allow = self._live(body), self._allowed(spec)
-        if live is not None and live.allow != allow:
-            self._parts.live.put(replace(live, allow=allow))
+        """What is open goes on, also where it could not be opened anew, within what is allowed now, and begins nothing
+        while it is frozen."""
+        live, allow, frozen = self._live(body), self._allowed(spec), frozen_by(spec)
+        if live is not None and (live.allow, live.frozen) != (allow, frozen):
+            self._parts.live.put(replace(live, allow=allow, frozen=frozen))
             self._parts.changed(live.namespace, live.name)
 
     async def _keep_open(self, body: Object, spec: KafkaConnectionSpec, contents: dict[str, bytes]) -> None:
@@ -255,6 +261,7 @@ class ConnectionReconciler:
                 audit=audit_topic_of(spec),
                 kafka=kafka,
                 observes=observes,
+                frozen=frozen_by(spec),
                 borrowed=borrowed,
             )
         )
@@ -278,7 +285,8 @@ class ConnectionReconciler:
     def _remember(self, body: Object, seen: Cluster | Trouble) -> None:
         uid = uid_of(body)
         live = self._live(body)
-        self._parts.metrics.connection_is(label_of(body), up=isinstance(seen, Cluster))
+        frozen = live is not None and bool(live.frozen)
+        self._parts.metrics.connection_is(label_of(body), up=isinstance(seen, Cluster), frozen=frozen)
         self._failures[uid] = 0 if isinstance(seen, Cluster) else self._failures.get(uid, 0) + 1
         if live is None:
             return

@@ -114,6 +114,7 @@ class DiscoveryFeature:
             guard = self._guard(watch, wish, policy, topics, remembered)
             watch.guarded()
         guard.resetting, guard.has_news = policy.resetting, False
+        guard.frozen = bool(live.frozen)
         guard.forget_gone(watch.topics, self._parts.clock.monotonic())
         await self._read_group(watch, guard, policy, group)
         if wish.tells_agents:

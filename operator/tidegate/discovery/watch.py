@@ -253,6 +253,8 @@ class ConnectionWatch:
     async def _give_starts(
         self, guard: Guard, new: Collection[TopicPartition], just_made: Collection[TopicPartition]
     ) -> None:
+        if guard.frozen:
+            return
         parts, kafka, wish, audit = self._parts, self.live.kafka, guard.wish, self.live.audit
         unknown = [p for p in new if p not in guard.overtaken]
         if unknown:

@@ -152,6 +152,9 @@ def _connection(connection: ConnectionSeen) -> Row:
     about = (status.cluster_id or "") if status is not None else ""
     observes = connection.spec is not None and connection.spec.observe
     row = _row(CONNECTIONS.kind, connection.common, about, status.conditions if status is not None else None, READY)
+    if connection.spec is not None and connection.spec.freeze is not None:
+        by = f" by {connection.spec.freeze.by}" if connection.spec.freeze.by is not None else ""
+        row = replace(row, message=f"frozen{by}: {connection.spec.freeze.reason}; {row.message}", troubled=True)
     return replace(row, message=f"only observes; {row.message}") if observes else row
 
 

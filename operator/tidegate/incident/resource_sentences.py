@@ -20,6 +20,7 @@ from tidegate.incident.words import counted, time_text
 from tidegate.printable import visible
 from tidegate.resources.conditions import (
     COMPLETE,
+    FROZEN,
     PAUSED,
     READY,
     RETAINED,
@@ -60,6 +61,9 @@ def in_short_of_resources(kube: KubeSeen | None) -> Iterator[str]:
             else "has not begun"
         )
         yield f"OffsetReset {visible(reset.common.label)} {does}."
+    for connection in kube.connections.values():
+        if connection.spec is not None and connection.spec.freeze is not None:
+            yield f"KafkaConnection {visible(connection.common.label)} is frozen: nothing new begins through it."
     if kube.complete and not waiting:
         yield f"No OffsetReset of the group is in progress or waits in {visible(kube.where)}."
 
@@ -216,3 +220,8 @@ def connection_told(connection: ConnectionSeen) -> Iterator[str]:
     yield f"{name}: {_UNREADABLE if status is None else _ready(find_condition(conditions, READY))}"
     if spec is not None and spec.observe:
         yield "  It only observes (spec.observe): nothing begins through it, and pauses pause nothing."
+    said = find_condition(conditions, FROZEN)
+    if said is not None:
+        yield f"  It is {visible(said.message)} through it; tidegate thaw {visible(common.name)} ends that."
+    elif spec is not None and spec.freeze is not None:
+        yield f"  It is to be frozen (spec.freeze): {visible(spec.freeze.reason)}. The operator has not said so yet."

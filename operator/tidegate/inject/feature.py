@@ -99,8 +99,9 @@ class InjectionFeature:
         named = _named(policy, around)
         if around is None or named is None:
             return FeatureOutcome(policy.status, again_after_s=self._parts.rolling_s)
-        if policy.resetting:
-            # Its consumers stay while their offsets are changed: a rebalance more would only be in the way.
+        if policy.resetting or policy.live.frozen:
+            # Its consumers stay while their offsets are changed: a rebalance more would only be in the way. Pods that
+            # come by themselves get the agent also of a frozen connection: without it they would not obey what holds.
             return FeatureOutcome(policy.status, again_after_s=self._parts.rolling_s)
         try:
             seen = await self._see(policy, consumers, around, named)

@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import Final
 
 from tidegate.clock import Clock
+from tidegate.connection.freezing import frozen
 from tidegate.connection.live import Live, LiveConnections
 from tidegate.connection.read_only import observes
 from tidegate.kafka.connection import Connection
@@ -49,6 +50,7 @@ from tidegate.offset_mirror.status import (
     MirrorStanding,
     Told,
     copying,
+    held_back,
     refused,
     suspended,
     waiting,
@@ -169,7 +171,10 @@ class MirrorReconciler:
                 return await self._not_copied(body, waiting(before, why), _WAITING_S)
             pair.append(live)
         source, target = pair
+        begins = uid_of(body) not in self._running and before.status.target_cluster is None
         refusal = _refusal(before.status, source, target)
+        if refusal is None and begins and (held := frozen(target) or frozen(source)) is not None:
+            return await self._not_copied(body, held_back(before, held))
         for live in pair if refusal is None else ():
             if live.trouble is not None or not live.cluster_id:
                 said = live.trouble[0] if live.trouble is not None else "Connecting"

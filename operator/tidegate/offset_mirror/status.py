@@ -87,6 +87,11 @@ def suspended(before: Before) -> Told:
     return Told(_not_copying(before, ready, SUSPENDED, message))
 
 
+def held_back(before: Before, why: Refusal) -> Told:
+    """Copying does not begin yet."""
+    return Told(_not_copying(before, reconciling, why.reason, why.message))
+
+
 def waiting(before: Before, why: str) -> Told:
     """Nothing can be copied for now."""
     return Told(_not_copying(before, reconciling, WAITING_FOR_CONNECTION, why))

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Final
 
+from tidegate.connection.freezing import frozen
 from tidegate.connection.live import Live
 from tidegate.connection.read_only import observes
 from tidegate.connection.sharing import is_foreign
@@ -197,7 +198,11 @@ class Beginning:
             return Start(refusal=refused, ends=True)
         # Of one that has begun this was so when it did.
         held = (suspended(body) or await self._once.not_asked_for(body)) if current is None else None
-        waits = held or connection_to_wait_for(body, live)
+        waits = (
+            held
+            or connection_to_wait_for(body, live)
+            or (frozen(live) if live is not None and current is None else None)
+        )
         refusal = None if live is None else not_allowed(spec, live)
         if spec.to.cluster is not None:
             waits = waits or other_to_wait_for(spec.to.cluster, other)
@@ -218,6 +223,8 @@ class Beginning:
             return connection_to_wait_for(body, live)
         if live.observes:
             return Refusal(OBSERVING, f"{observes(live.label)}: its plan is not applied before that ends")
+        if live.frozen:
+            return frozen(live)
         refused = not_allowed(spec, live) or plan_not_allowed(spec, run, live)
         if refused is not None:
             return refused

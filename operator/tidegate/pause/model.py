@@ -106,8 +106,8 @@ class Seen:
     """One pause as a pass finds it. ``name``: namespace and name.
 
     ``invalid``: why the spec can't be read; then ``spec`` is ``None``. ``observed`` ``None``: Kafka can't be seen now,
-    and ``waiting`` says why. ``observing``: why nothing is done, where its connection only observes. ``not_for_it``:
-    why its connection may not be used; with ``observed`` where it held something.
+    and ``waiting`` says why. ``observing``: why nothing is done, where its connection only observes or is frozen.
+    ``not_for_it``: why its connection may not be used; with ``observed`` where it held something.
     ``unusable``: what is wrong with the control topics; ``try_again``: it may be mended by now, and only writing tells.
     ``rows``: all of the last decision's, of which the status has the first; empty where it has all, ``None`` before
     this process's first.

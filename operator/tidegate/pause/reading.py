@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Final
 
 from tidegate.connection.control_topics import trouble_of
+from tidegate.connection.freezing import frozen
 from tidegate.connection.live import Live
 from tidegate.connection.observer import NotLookedAt
 from tidegate.connection.read_only import observes
@@ -111,8 +112,9 @@ class Reader:
             return replace(seen, waiting=_not_ready(not_usable(body)))
         if live.trouble is not None:
             return replace(seen, waiting=_not_ready(f"KafkaConnection {live.label} is not ready ({live.trouble[0]})"))
-        if live.observes and not live.withdrawn and not seen.has_finalizer:
-            return replace(seen, observing=Refusal(OBSERVING, f"{observes(live.label)}: nothing is paused"))
+        held_back = _held_back(live) if not live.withdrawn and not seen.has_finalizer else None
+        if held_back is not None:
+            return replace(seen, observing=held_back)
         by_scale = is_by_scale(spec, seen.status)
         needs_topics = not (deleting or spec.suspend or by_scale or live.withdrawn)
         # Where nothing was ever held, consumers need no agent, and the control topics no rights.
@@ -263,3 +265,10 @@ def _topics_of(
 
 def _group(snapshot: Snapshot, group_id: str) -> Group:
     return snapshot.groups.get(group_id) or Group(group_id, GroupState.DEAD, GroupType.UNKNOWN)
+
+
+def _held_back(live: Live) -> Refusal | None:
+    """Why a pause that holds nothing yet may not begin."""
+    if live.observes:
+        return Refusal(OBSERVING, f"{observes(live.label)}: nothing is paused")
+    return frozen(live)

@@ -10,6 +10,7 @@ from typing import Final, TypedDict
 from tidegate.kube.ports import EventType, KubeEvent
 from tidegate.resources.conditions import (
     BACKED_UP,
+    FROZEN,
     OBSERVING,
     OVERRIDDEN,
     READY,
@@ -19,6 +20,7 @@ from tidegate.resources.conditions import (
     Condition,
     Conditions,
     ConditionStatus,
+    Refusal,
     ready,
     reconciling,
     stalled,
@@ -86,6 +88,17 @@ class Draft:
                 self.status.conditions, OBSERVING, True, reason=OBSERVING, message=message, **self._stamp()
             )
             self._set(told)
+
+    def frozen_is(self, why: Refusal | None) -> None:
+        """Why nothing new is begun for the policy; ``None``: it is."""
+        if why is None:
+            self._set(without_condition(self.status.conditions, FROZEN))
+            return
+        self._set(
+            with_condition(
+                self.status.conditions, FROZEN, True, reason=why.reason, message=why.message, **self._stamp()
+            )
+        )
 
     def overridden_is(self, reason: str, message: str) -> None:
         """``message``: which policies hold instead of this one; empty: none does."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidegate.connection.allow import GROUP_NOT_ALLOWED, group_not_allowed
+from tidegate.connection.freezing import frozen
 from tidegate.connection.live import Live
 from tidegate.connection.observer import NotLookedAt
 from tidegate.connection.read_only import observes
@@ -61,6 +62,7 @@ class Keeping:
         self._contenders.put(contender(body, spec))
         if live is not None:
             draft.observing_is(observes(live.label) if live.observes else None)
+            draft.frozen_is(frozen(live))
         if live is None:
             await self._many.disconnected(uid)
             for feature in self._features.all:
@@ -95,6 +97,7 @@ class Keeping:
     def _not_for_it(self, body: Object, spec: OffsetResetPolicySpec, draft: Draft) -> None:
         """Nothing is kept through a connection that this policy may not use, and nothing else is said."""
         draft.observing_is(None)
+        draft.frozen_is(None)
         if not spec.keeps_something:
             return
         for feature in self._features.of_groups:

@@ -38,6 +38,7 @@ DRIFTED: Final = "Drifted"
 CONTROL_TOPICS: Final = "ControlTopics"
 AUDIT_TOPIC: Final = "AuditTopic"
 OBSERVING: Final = "Observing"
+FROZEN: Final = "Frozen"
 PERMISSIONS: Final = "Permissions"
 SHARED_ACK_TOPIC: Final = "SharedAckTopic"
 

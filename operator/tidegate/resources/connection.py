@@ -14,6 +14,7 @@ from tidegate.resources.authentication import AuthenticationSpec, Authentication
 from tidegate.resources.base import ResourceModel, SpecModel, StatusModel
 from tidegate.resources.conditions import MAX_MESSAGE, Conditions
 from tidegate.resources.fields import Count, GroupPattern, NamespaceName, ResourceName, TopicPattern
+from tidegate.resources.freeze import FreezeSpec
 from tidegate.resources.rules import (
     Facet,
     cel_list,
@@ -284,6 +285,10 @@ class KafkaConnectionSpec(SpecModel):
     observe: StrictBool = False
     """Whether Tidegate only looks at this cluster: resets stop at their plans, pauses pause nothing, and policies warn
     but keep, restore and inject nothing. What was begun before is finished."""
+
+    freeze: FreezeSpec | None = None
+    """While it is here nothing new begins through this connection: no reset, pause, mirror, restored offset or new
+    partition's start. What runs goes on to its end, and what is held stays held."""
 
     allow: AllowSpec | None = None
     """What the resources of this namespace, and of those that are listed, may use through this connection. Without this

@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 
 from tidegate.audit.records import Action
 from tidegate.connection.allow import GROUP_NOT_ALLOWED, group_not_allowed
+from tidegate.connection.freezing import held_back
 from tidegate.connection.live import Live
 from tidegate.connection.observer import Observer
 from tidegate.kafka.errors import GroupNotEmpty, KafkaFailure, NotAuthorized, Refused
@@ -84,7 +85,7 @@ class RetentionFeature:
         if spec is None:
             await self.forget(policy.key)
             return FeatureOutcome(without_retention(policy.status), again_after_s=_NEVER_S)
-        if policy.live.observes:
+        if held_back(policy.live) is not None:
             spec = spec.model_copy(update={"guard": False})
         message = group_not_allowed(policy.live.label, policy.live.allow, "spec.group", policy.group)
         if message is not None:

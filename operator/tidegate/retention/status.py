@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from tidegate.connection.freezing import held_back
 from tidegate.kafka.model import GroupState, TopicPartition
 from tidegate.kube.ports import EventType, KubeEvent
 from tidegate.policy.feature import PolicyView
@@ -156,19 +157,23 @@ def _expired(policy: PolicyView, seen: Seen, plan: Plan, spec: RetentionSpec) ->
     if spec.guard:
         fix = "they are restored as soon as that is possible"
     elif _waits(policy):
-        fix = f"they are restored once KafkaConnection {policy.live.label} no longer only observes"
+        what = "only observes" if policy.live.observes else "is frozen"
+        fix = f"they are restored once KafkaConnection {policy.live.label} no longer {what}"
     else:
         fix = "set retention.guard to have them restored"
     return f"{len(plan.lost)} offset(s) of group {seen.group.group_id} are gone; their last values are known: {fix}"
 
 
 def _keeping(policy: PolicyView) -> str:
-    return f"let KafkaConnection {policy.live.label} do more than observe" if _waits(policy) else "set retention.guard"
+    if not _waits(policy):
+        return "set retention.guard"
+    name = f"KafkaConnection {policy.live.label}"
+    return f"let {name} do more than observe" if policy.live.observes else f"thaw {name}"
 
 
 def _waits(policy: PolicyView) -> bool:
-    """Whether the policy asks for more than its connection, which only observes, lets it do."""
-    return policy.live.observes and policy.spec.retention is not None and policy.spec.retention.guard
+    """Whether the policy asks for more than its connection, which only observes or is frozen, lets it do."""
+    return held_back(policy.live) is not None and policy.spec.retention is not None and policy.spec.retention.guard
 
 
 def _unsubscribed(plan: Plan) -> str:

@@ -131,6 +131,12 @@ class Metrics:
             ["connection"],
             registry=self.registry,
         )
+        self._frozen = Gauge(
+            "tidegate_connection_frozen",
+            "Whether a KafkaConnection is frozen (1), so that nothing new begins through it, or not (0).",
+            ["connection"],
+            registry=self.registry,
+        )
         self._passes = Histogram(
             "tidegate_reconcile_seconds", "How long a pass over a resource took.", ["kind"], registry=self.registry
         )
@@ -271,11 +277,13 @@ class Metrics:
         """Holds that were left behind were released; ``kind``: of a ``pause`` or a ``reset``."""
         self._swept.labels(kind).inc(holds)
 
-    def connection_is(self, connection: str, *, up: bool) -> None:
+    def connection_is(self, connection: str, *, up: bool, frozen: bool) -> None:
         self._up.labels(connection).set(int(up))
+        self._frozen.labels(connection).set(int(frozen))
 
     def connection_gone(self, connection: str) -> None:
         self._up.remove(connection)
+        self._frozen.remove(connection)
         self._described.remove(connection)
         self._unreadable.remove(connection)
         for outcome in _LOOKS:

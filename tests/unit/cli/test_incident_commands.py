@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
@@ -283,3 +284,63 @@ def test_without_a_cluster_a_command_ends_with_1(
     assert main([command, *more]) == 1
 
     assert f"tidegate {command}: no cluster is configured" in capsys.readouterr().err
+
+
+# --- freeze and thaw --------------------------------------------------------------------------------------------------
+
+
+class Asked(FakeKube):
+    """A cluster as `tidegate freeze` reaches it."""
+
+    own = "alice@example.com"
+
+    def own_name(self) -> str:
+        return self.own
+
+    def change_spec(self, kind: Kind, body: Object, spec: Mapping[str, Any]) -> Object:
+        merged = {k: v for k, v in {**body["spec"], **spec}.items() if v is not None}
+        return self.change(kind, body["metadata"]["namespace"], body["metadata"]["name"], spec=merged)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    kube = Asked()
+    monkeypatch.setattr("tidegate.cli.acting.kube_client", lambda _options: kube)
+    kube.create(CONNECTIONS, "ns", "prod", {"bootstrapServers": "k:1"}, CREATED)
+    return kube
+
+
+def test_who_freezes_when_and_why_is_in_the_spec_until_it_is_thawed(
+    asked: Asked, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["freeze", "prod", "-n", "ns", "--reason", "INC-4711", "--no-wait"]) == 0
+    freeze = asked.get(CONNECTIONS, "ns", "prod")["spec"]["freeze"]
+    assert (freeze["by"], freeze["reason"]) == ("alice@example.com", "INC-4711")
+    assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", freeze["since"])
+
+    assert main(["freeze", "prod", "-n", "ns", "--reason", "mine", "--no-wait"]) == 1
+    assert "it is frozen already, by alice@example.com: INC-4711. tidegate thaw ends" in capsys.readouterr().err
+    assert main(["thaw", "prod", "-n", "ns", "--no-wait"]) == 0
+    assert asked.get(CONNECTIONS, "ns", "prod")["spec"] == {"bootstrapServers": "k:1"}
+    assert main(["thaw", "prod", "-n", "ns", "--no-wait"]) == 1
+    assert "it is not frozen" in capsys.readouterr().err
+
+
+def test_who_freezes_with_the_operator_down_is_told_that_it_holds_all_the_same(
+    asked: Asked, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["freeze", "prod", "-n", "ns", "--reason", "INC-4711", "--timeout", "1ms"]) == 1
+
+    told = capsys.readouterr().err
+    assert "one that starts later reads it before it begins anything" in told
+    assert "freeze" in asked.get(CONNECTIONS, "ns", "prod")["spec"]
+
+
+def test_the_screen_says_who_has_frozen_a_connection(asked: Asked) -> None:
+    body = asked.get(CONNECTIONS, "ns", "prod")
+    asked.change_spec(CONNECTIONS, body, {"freeze": {"reason": "INC\x1b", "by": "alice"}})
+
+    text = "\n".join(lines(overview_of(everything(asked), "namespace ns"), START))
+
+    assert "! KafkaConnection ns/prod: Unknown" in text
+    assert "frozen by alice: INC\\x1b" in text

@@ -12,9 +12,10 @@ import pytest
 
 from support.fake_kafka import FakeClock, FakeKafka
 from support.fake_kube import FakeKube
+from tidegate.cli.freezing import frozen_step, thawed_step
 from tidegate.connection.control_topics import TopicsOfConnections
 from tidegate.connection.files import ConnectionFiles
-from tidegate.connection.live import LiveConnections
+from tidegate.connection.live import Live, LiveConnections
 from tidegate.connection.observer import Observer
 from tidegate.connection.reconcile import ConnectionReconciler, Parts
 from tidegate.connection.watched import Snapshot
@@ -24,7 +25,7 @@ from tidegate.kafka.rights import Resource, Right
 from tidegate.kafka_client.settings import BadConnection
 from tidegate.kube.ports import CONNECTIONS, Object
 from tidegate.resources.base import read_status
-from tidegate.resources.conditions import CONTROL_TOPICS, PERMISSIONS, READY, SHARED_ACK_TOPIC, find_condition
+from tidegate.resources.conditions import CONTROL_TOPICS, FROZEN, PERMISSIONS, READY, SHARED_ACK_TOPIC, find_condition
 from tidegate.resources.connection import CapabilitiesStatus, ConnectionStatus, GroupKind, QuotaSpec, Support
 from tidegate.service.metrics import Metrics
 
@@ -258,6 +259,7 @@ def test_no_series_outlives_its_connection(world: World) -> None:
     world.look()
     world.metrics.polled(NAME, 0.1, failed=False)
     assert world.series() == {
+        "tidegate_connection_frozen",
         "tidegate_connection_up",
         "tidegate_discovery_polls_total",
         "tidegate_observations_total",
@@ -269,6 +271,56 @@ def test_no_series_outlives_its_connection(world: World) -> None:
     asyncio.run(world.reconciler.forget(body))
 
     assert world.series() == set()
+
+
+@pytest.mark.parametrize("answers", [False, True])
+def test_a_connection_is_frozen_at_once_and_stays_open(world: World, *, answers: bool) -> None:
+    world.look()
+    opened = world.live.get("ns", "kafka")
+    assert opened is not None
+    if not answers:
+        world.kafka.fail("groups", Unavailable("nobody answers"))
+        world.kafka.fail("cluster", Unavailable("nobody answers"))
+    world.changed.clear()
+    freeze = {"reason": "INC-4711", "by": "alice", "since": "2026-11-27T03:12:00Z"}
+    world.kube.change(CONNECTIONS, "ns", "kafka", spec={"bootstrapServers": "127.0.0.1:9092", "freeze": freeze})
+
+    world.look()
+
+    live = world.live.get("ns", "kafka")
+    assert live is not None
+    assert live.kafka is opened.kafka
+    assert live.frozen == "frozen by alice since 2026-11-27T03:12:00Z: INC-4711"
+    assert world.changed == [("ns", "kafka")]
+    assert world.metric("tidegate_connection_frozen") == 1
+    said = find_condition(read_status(ConnectionStatus, world.body).conditions, FROZEN)
+    assert said is not None
+    assert said.message == "frozen by alice since 2026-11-27T03:12:00Z: INC-4711. Nothing new begins"
+    assert frozen_step(world.body).done
+
+    world.kube.change(CONNECTIONS, "ns", "kafka", spec={"bootstrapServers": "127.0.0.1:9092"})
+    assert thawed_step(world.body).done is None
+    world.look()
+    assert find_condition(read_status(ConnectionStatus, world.body).conditions, FROZEN) is None
+    assert world.metric("tidegate_connection_frozen") == 0
+    assert thawed_step(world.body).done
+
+
+def test_a_process_that_starts_reads_that_it_is_frozen_before_anything_uses_it(world: World) -> None:
+    spec = {"bootstrapServers": "127.0.0.1:9092", "freeze": {"reason": "INC-4711"}}
+    world.kube.change(CONNECTIONS, "ns", "kafka", spec=spec)
+    seen: list[str] = []
+    put = world.live.put
+
+    def noted(live: Live) -> None:
+        seen.append(live.frozen)
+        put(live)
+
+    world.live.put = noted  # type: ignore[method-assign]
+
+    world.look()
+
+    assert set(seen) == {"frozen: INC-4711"}
 
 
 @pytest.mark.parametrize("by_operator", [False, True])

@@ -467,6 +467,25 @@ def test_an_owner_that_was_too_early_is_sent_back_once_no_reset_is_under_way(wor
         assert world.counted("tidegate_new_partitions_total", outcome=outcome) == 1
 
 
+def test_through_a_frozen_connection_new_partitions_wait_for_their_start(world: World) -> None:
+    with world.operator() as operator:
+        operator.first()
+        operator.live = replace(operator.live, frozen="frozen by alice: INC-4711")
+        operator.run(operator.keep())
+        world.kafka.commit_directly(GROUP, {TopicPartition("orders", 2): 7})
+        world.kafka.add_partitions("orders", 4)
+        world.kafka.append(TopicPartition("orders", 2), [START] * 9)
+        operator.until(lambda s: bool(s.newest), "they are found")
+        for _ in range(3):
+            operator.run(operator.keep())
+        during = world.kafka.committed(GROUP, new(2, 3))
+        operator.live = replace(operator.live, frozen="")
+        operator.until(lambda s: s.backfilled == 1 and s.starts_committed == 1, "they get their start")
+
+    assert during == {TopicPartition("orders", 2): 7}
+    assert world.kafka.committed(GROUP, new(2, 3)) == dict.fromkeys(new(2, 3), 0)
+
+
 def test_an_owner_that_could_not_be_sent_back_is_told_of_and_sent_back_later(world: World) -> None:
     with world.operator() as operator:
         operator.first()

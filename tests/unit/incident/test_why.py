@@ -273,6 +273,21 @@ def test_policies_and_connections_that_only_observe_are_told(kube: FakeKube) -> 
     assert "It only observes (spec.observe)" in text
 
 
+def test_a_frozen_connection_is_told(kube: FakeKube) -> None:
+    freeze = {"reason": "INC-4711\x1b[2J", "by": "alice"}
+    kube.create(CONNECTIONS, "shop", "ice", {"bootstrapServers": "kafka:9092", "freeze": freeze}, CREATED)
+    kube.create(PAUSES, "shop", "p", {"connectionRef": {"name": "ice"}, "group": GROUP}, CREATED)
+
+    before = said(None, resources(kube))
+    told = {"conditions": [condition("Frozen", "True", "Frozen", "frozen by alice: INC-4711. Nothing new begins")]}
+    with_status(kube, CONNECTIONS, "ice", told)
+    after = said(None, resources(kube))
+
+    assert "KafkaConnection shop/ice is frozen: nothing new begins through it." in before
+    assert "It is to be frozen (spec.freeze): INC-4711\\x1b[2J. The operator has not said so yet." in before
+    assert "It is frozen by alice: INC-4711. Nothing new begins through it; tidegate thaw ice ends that." in after
+
+
 def test_resources_of_another_cluster_are_left_out_and_counted(kube: FakeKube) -> None:
     kube.create(CONNECTIONS, "shop", "other", {"bootstrapServers": "other:9092"}, CREATED)
     with_status(kube, CONNECTIONS, "other", {"clusterId": "theirs"})

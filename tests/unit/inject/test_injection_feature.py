@@ -145,6 +145,14 @@ def test_nobody_is_evicted_through_a_connection_that_only_observes() -> None:
     assert reason(found) == "Observing"
 
 
+def test_nobody_is_evicted_through_a_frozen_connection() -> None:
+    pods = one_ready_pod()
+
+    kept(feature(pods), frozen="frozen: INC-4711")
+
+    assert pods.asked == []
+
+
 def test_pods_are_not_looked_at_where_nothing_is_injected() -> None:
     pods = one_ready_pod()
 

@@ -357,6 +357,27 @@ def test_a_mirror_that_is_suspended_rests_until_it_goes_on(world: World) -> None
 
 
 @pytest.mark.parametrize("name", ["here", "there"])
+def test_through_a_frozen_connection_no_mirror_begins_and_one_that_runs_goes_on(name: str, world: World) -> None:
+    world.connect(name, frozen="frozen by alice: INC-4711")
+    ready = world.one_pass()
+    assert (ready.status, ready.reason) == ("False", "Frozen")
+    assert f"KafkaConnection {name} is frozen by alice: INC-4711" in ready.message
+    assert world.there.kept == {}
+    assert find_condition(world.status.conditions, "Stalled") is None
+
+    world.connect(name)
+    world.copied()
+    world.connect(name, frozen="frozen by alice: INC-4711")
+    world.here.write("t", 3)
+    world.passes(lambda: world.there.log("t").visible() == world.here.log("t").visible())
+
+    world.run(world.reconciler.stop())
+    world.restart()
+    world.here.write("t", 4)
+    world.passes(lambda: world.there.log("t").visible() == world.here.log("t").visible())
+
+
+@pytest.mark.parametrize("name", ["here", "there"])
 def test_a_connection_that_is_not_there_is_waited_for(name: str, world: World) -> None:
     world.live.drop("ns", name, uid=name)
     assert (world.one_pass().reason, world.condition("Ready").message) == (

@@ -11,7 +11,7 @@ import pytest
 from support.fake_kafka import FakeConsumer
 from support.fake_kube import FakeKube
 from support.killed import Killed
-from support.observed import observe
+from support.observed import freeze, observe
 from support.pause_world import CREATED, World
 from tidegate.control.records import Ack, Hold, HoldKey
 from tidegate.kafka.errors import NotAuthorized, Unavailable
@@ -229,6 +229,29 @@ def test_a_pause_that_holds_when_its_connection_begins_to_observe_ends_as_before
     world.kube.delete(PAUSES, "ns", "p", CREATED)
     world.passes()
 
+    assert world.body is None
+    assert world.held == []
+
+
+def test_through_a_frozen_connection_nothing_is_paused_and_what_holds_stays_and_can_be_resumed(world: World) -> None:
+    freeze(world.live)
+    world.ask()
+    world.passes()
+
+    assert world.held == []
+    assert world.body is not None
+    told = {c["type"]: c for c in world.body["status"]["conditions"]}
+    assert (told["Paused"]["status"], told["Paused"]["reason"]) == ("Unknown", "Frozen")
+    assert "by alice" in told["Paused"]["message"]
+
+    freeze(world.live, thaw=True)
+    world.passes()
+    freeze(world.live)
+    world.passes()
+    assert (world.phase, len(world.held)) == ("Paused", 2)
+
+    world.kube.delete(PAUSES, "ns", "p", CREATED)
+    world.passes()
     assert world.body is None
     assert world.held == []
 

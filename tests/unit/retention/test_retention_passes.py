@@ -802,3 +802,19 @@ def test_a_snapshot_of_a_newer_version_is_neither_used_nor_written_over(world: W
 
     assert world.kube.config_maps[key] == before
     assert world.committed == PLACE
+
+
+def test_through_a_frozen_connection_offsets_are_restored_once_it_is_thawed(world: World) -> None:
+    world.retention(warnBefore="48h")
+    world.join_and_leave(PLACE)
+    world.live = replace(world.live, frozen="frozen by alice: INC-4711")
+
+    world.sleep(timedelta(days=8))
+
+    assert world.commits_made() == 0
+    assert world.committed == {}
+    assert "they are restored once KafkaConnection kafka no longer is frozen" in world.condition.message
+
+    world.live = replace(world.live, frozen="")
+    world.sleep(timedelta(hours=1))
+    assert world.committed == PLACE

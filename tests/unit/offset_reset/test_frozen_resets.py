@@ -1,0 +1,61 @@
+"""Resets through a KafkaConnection that is frozen: none begins, none that is approved is applied, what runs goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.observed import FROZEN_BY, freeze
+from support.reset_world import World
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    made.executor.shutdown()
+
+
+def test_no_reset_begins_and_each_says_who_has_frozen_it(world: World) -> None:
+    freeze(world.live)
+    world.ask()
+
+    world.some_passes(5)
+
+    assert world.offset == 50
+    assert world.condition("Complete")["reason"] == "Frozen"
+    assert f"KafkaConnection kafka is {FROZEN_BY}" in world.condition("Complete")["message"]
+    assert "startedAt" not in world.reset
+
+    freeze(world.live, thaw=True)
+    world.passes()
+    assert (world.reset["phase"], world.offset) == ("Succeeded", 10)
+
+
+def test_a_plan_that_is_approved_meanwhile_is_applied_afterwards(world: World) -> None:
+    world.ask(approval="Manual")
+    world.passes()
+    freeze(world.live)
+    world.approve()
+
+    world.some_passes(5)
+    assert (world.reset["phase"], world.offset) == ("AwaitingApproval", 50)
+    assert world.condition("Complete")["reason"] == "Frozen"
+
+    freeze(world.live, thaw=True)
+    world.passes()
+    assert (world.reset["phase"], world.offset) == ("Succeeded", 10)
+
+
+def test_one_that_runs_goes_on_to_its_end(world: World) -> None:
+    world.ask()
+    world.some_passes(2)
+    assert "startedAt" in world.reset
+    assert world.offset == 50
+    freeze(world.live)
+
+    world.passes()
+
+    assert (world.reset["phase"], world.offset) == ("Succeeded", 10)
