@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -71,10 +72,10 @@ def read_to_the_end(agent: StubAgent, bootstrap: str, group: str, topic: str) ->
 
 
 def test_a_pause_is_made_shown_explained_and_resumed(
-    shared: Resources, kafka: KafkaCluster, topic: str, group: str, unique: Unique, shell: Shell
+    shared: Resources, kafka: KafkaCluster, topic: str, group: str, unique: Unique, shell: Shell, tmp_path: Path
 ) -> None:
     of = ("-n", shared.namespace)
-    pause = unique("p")
+    pause, bundle = unique("p"), tmp_path / "bundle.tar.gz"
     with StubAgent(kafka.bootstrap, group, topic) as agent:
         read_to_the_end(agent, kafka.bootstrap, group, topic)
 
@@ -84,6 +85,8 @@ def test_a_pause_is_made_shown_explained_and_resumed(
         status = shell("status", *of)
         why = shell("why", group, "-c", "kafka", *of)
         found = json.loads(shell("status", "-o", "json", *of))
+        by_kafka = ("--group", group, "--bootstrap-server", kafka.bootstrap)
+        bundled = shell("bundle", "-o", str(bundle), *by_kafka, "--operator-namespace", shared.namespace, *of)
         resumed = shell("resume", pause, *of)
 
         assert f"consumergrouppause.tidegate.io/{pause} created" in paused
@@ -94,6 +97,12 @@ def test_a_pause_is_made_shown_explained_and_resumed(
         assert [row["name"] for row in found["parts"]["Pauses"]] == [pause]
         assert f"consumergrouppause.tidegate.io/{pause} deleted" in resumed
         assert shared.get("consumergrouppauses", pause) is None
+
+    with tarfile.open(bundle) as tar:
+        names = {name.split("/", 1)[1] for name in tar.getnames()}
+    ours = f"resources/consumergrouppauses/{shared.namespace}.{pause}.json"
+    assert names >= {"index.json", "versions.json", f"events/{shared.namespace}.json", f"groups/{group}.json", ours}
+    assert f"Not included: the operator's pods in {shared.namespace}: there is none with label" in bundled
 
 
 def test_nothing_begins_through_a_frozen_connection_until_it_is_thawed(

@@ -52,6 +52,7 @@ COMMANDS: Final = (
     _command("resume", "NAME", "resume what a ConsumerGroupPause pauses", "pause_resources"),
     _command("freeze", "CONNECTION OPTIONS", "nothing new begins through a KafkaConnection", "freezing"),
     _command("thaw", "CONNECTION", "what waits because of that begins again", "freezing"),
+    _command("bundle", "OPTIONS", "a support archive, without credentials and records", "bundling"),
     _command("parity", "OPTIONS", "whether offsets of another cluster mean the same records here", "parity"),
     _command("topics", "OPTIONS", "between which times the partitions of topics were created", "topics"),
     # Before ``audit``, with which it begins.

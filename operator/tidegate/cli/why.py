@@ -66,7 +66,7 @@ def run_why(arguments: Sequence[str], screen: Screen) -> int:
         raise UsageError("--no-kubernetes needs --bootstrap-server")
 
     with ExitStack() as until_seen:
-        seen = _Look(options, screen, until_seen).seen()
+        seen = Look(options, screen, until_seen).seen()
 
     from tidegate.incident.account import account_of
 
@@ -90,7 +90,7 @@ def _show(options: argparse.Namespace, seen: Seen, account: Account, screen: Scr
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class Look:
     """One look at both."""
 
     options: argparse.Namespace

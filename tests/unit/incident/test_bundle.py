@@ -1,0 +1,247 @@
+"""`tidegate bundle`: what is in a support archive, what is not, and that no credential is."""
+
+from __future__ import annotations
+
+import io
+import json
+import stat
+import tarfile
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.fake_kube import FakeKube
+from tidegate.cli import bundling
+from tidegate.cli.main import main
+from tidegate.incident import archive as archive_module
+from tidegate.incident.archive import Archive, safe_name
+from tidegate.incident.redaction import redacted, text_redacted
+from tidegate.kube.api import NoCluster
+from tidegate.kube.ports import BACKUPS, CONNECTIONS, PAUSES, RESETS, Kind, KubeFailure
+
+AT = datetime(2026, 11, 27, 3, 12, tzinfo=UTC)
+PLANTED = "hunter2-Tr0ub4dor"
+JAAS = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="{PLANTED}";'
+
+
+class Core:
+    """Events, pods and a log."""
+
+    log_text = f"INFO tidegate: serving\nWARNING sasl.jaas.config={JAAS}\nDEBUG password: {PLANTED}\n"
+
+    def list(self, plural: str, namespace: str, **_: Any) -> Any:
+        if plural == "pods":
+            return {"items": [{"metadata": {"name": "tidegate-0", "namespace": namespace}}]}
+        about = {"apiVersion": "tidegate.io/v1alpha1", "kind": "OffsetReset", "name": "r"}
+        other = {"apiVersion": "v1", "kind": "Pod", "name": "payments-0"}
+        message = f"refused: https://me:{PLANTED}@storage/x"
+        return {
+            "items": [
+                {"metadata": {"name": "a"}, "involvedObject": about, "message": message},
+                {"metadata": {"name": "b"}, "involvedObject": other, "message": "not ours"},
+            ]
+        }
+
+    def log(self, _namespace: str, _pod: str, **_: Any) -> str:
+        return self.log_text
+
+
+class Forbidding(FakeKube):
+    """Lists all but OffsetBackups."""
+
+    def list(self, kind: Kind) -> Any:
+        if kind == BACKUPS:
+            raise KubeFailure(f"list offsetbackups: 403 forbidden, token: {PLANTED}")
+        return super().list(kind)
+
+
+@pytest.fixture
+def kube(monkeypatch: pytest.MonkeyPatch) -> FakeKube:
+    made = Forbidding()
+    monkeypatch.setattr(bundling, "kube_client", lambda *_, **__: made)
+    monkeypatch.setattr(bundling._Collecting, "_core", lambda _self: Core())
+    return made
+
+
+def read(path: Path) -> dict[str, str]:
+    """By name, without the folder."""
+    with tarfile.open(path) as tar:
+        names = tar.getnames()
+        assert len(set(names)) == len(names)
+        return {name.split("/", 1)[1]: (tar.extractfile(name) or io.BytesIO()).read().decode() for name in names}
+
+
+def plant(kube: FakeKube) -> None:
+    """The secret, wherever somebody may have put one."""
+    connection = {
+        "bootstrapServers": "kafka:9092",
+        "authentication": {"type": "scram-sha-512", "username": PLANTED, "passwordSecret": {"secretName": "s"}},
+        "properties": {"sasl.oauthbearer.config": PLANTED, "client.rack": PLANTED},
+    }
+    kube.create(CONNECTIONS, "shop", "prod", connection, "2026-11-20T11:00:00Z")
+    kube.change(CONNECTIONS, "shop", "prod", annotations={"kubectl.kubernetes.io/last-applied-configuration": PLANTED})
+    where = {"record": {"where": f"value.card = '{PLANTED}'"}}
+    reset = {"connectionRef": {"name": "prod"}, "group": "g", "to": where, "sparkConf": {"spark.x": PLANTED}}
+    kube.create(RESETS, "shop", "r", reset, "2026-11-20T11:00:00Z")
+    pause = {
+        "connectionRef": {"name": "prod"},
+        "group": "g",
+        "reason": f"log in with password={PLANTED} Bearer {PLANTED}",
+    }
+    kube.create(PAUSES, "shop", "p", pause, "2026-11-20T11:00:00Z")
+    kube.secrets["shop", "s"] = {"password": PLANTED.encode()}
+
+
+def test_what_was_read_is_there_and_no_credential_and_what_was_not_is_said(
+    kube: FakeKube, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plant(kube)
+    path = tmp_path / "b.tar.gz"
+
+    assert main(["bundle", "-n", "shop", "-o", str(path)]) == 0
+
+    files = read(path)
+    assert [name for name, text in files.items() if PLANTED in text] == []
+    assert sorted(files) == [
+        "events/shop.json",
+        "index.json",
+        "operator/tidegate-0.log",
+        "resources/consumergrouppauses/shop.p.json",
+        "resources/kafkaconnections/shop.prod.json",
+        "resources/offsetresets/shop.r.json",
+        "versions.json",
+    ]
+    spec = json.loads(files["resources/kafkaconnections/shop.prod.json"])["spec"]
+    assert spec["bootstrapServers"] == "kafka:9092"
+    assert spec["authentication"]["type"] == "scram-sha-512"
+    assert spec["properties"] == dict.fromkeys(["sasl.oauthbearer.config", "client.rack"], "(redacted)")
+    assert "serving" in files["operator/tidegate-0.log"]
+    assert [each["metadata"]["name"] for each in json.loads(files["events/shop.json"])["items"]] == ["a"]
+    index = json.loads(files["index.json"])
+    assert {each["name"] for each in index["files"]} == files.keys() - {"index.json"}
+    assert (index["kind"], index["version"]) == ("SupportArchive", 1)
+    [missing] = index["notIncluded"]
+    assert missing == {"what": "offsetbackups", "why": "list offsetbackups: 403 forbidden, token: (redacted)"}
+    assert "Not included: offsetbackups" in capsys.readouterr().err
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_nothing_is_written_over(kube: FakeKube, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "b.tar.gz"
+    path.write_text("mine")
+
+    assert main(["bundle", "-n", "shop", "-o", str(path)]) == 1
+
+    assert path.read_text() == "mine"
+    assert "tidegate bundle: " in capsys.readouterr().err
+    assert kube.list(PAUSES) == []
+
+
+def test_without_a_cluster_the_archive_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def none(*_: Any, **__: Any) -> Any:
+        raise NoCluster("no cluster is configured")
+
+    monkeypatch.setattr(bundling, "kube_client", none)
+
+    assert main(["bundle", "-o", str(tmp_path / "b.tar.gz")]) == 0
+
+    index = json.loads(read(tmp_path / "b.tar.gz")["index.json"])
+    assert index["notIncluded"] == [{"what": "resources, Events and logs", "why": "no cluster is configured"}]
+
+
+def test_groups_need_brokers(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bundle", "--group", "g"]) == 1
+    assert "--group needs --bootstrap-server" in capsys.readouterr().err
+
+
+# --- the archive ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["../../etc/passwd", "..", ".", "", "a/b", "a\\b", "x\x00y", "\u202egnp.exe", "x" * 500]
+)
+def test_a_hostile_name_stays_in_its_folder(name: str) -> None:
+    safe = safe_name(name)
+
+    assert safe not in ("", ".", "..")
+    assert not set(safe) & set("/\\\x00\u202e")
+    assert not safe.startswith(".")
+    assert len(safe) < 128
+    assert safe != safe_name(f"{name}2")
+
+
+def archived(fill: Any) -> tuple[Mapping[str, Any], dict[str, str]]:
+    out = io.BytesIO()
+    made = Archive(out, "b", AT)
+    fill(made)
+    index = made.close()
+    out.seek(0)
+    with tarfile.open(fileobj=out) as tar:
+        return index, {m.name: (tar.extractfile(m) or io.BytesIO()).read().decode() for m in tar.getmembers()}
+
+
+def test_what_is_too_large_is_cut_and_what_is_too_much_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive_module, "MOST_BYTES_OF_ONE", 10)
+    monkeypatch.setattr(archive_module, "MOST_BYTES", 25)
+    monkeypatch.setattr(archive_module, "MOST_FILES", 3)
+
+    def fill(made: Archive) -> None:
+        for number in range(4):
+            made.add(("logs", f"{number}"), "a log", "0123456789ABCDE" if number == 0 else "01234567")
+
+    index, files = archived(fill)
+
+    assert files["b/logs/0"] == "0123456789"
+    assert [each["name"] for each in index["files"]] == ["logs/0", "logs/1"]
+    assert [each["what"] for each in index["notIncluded"]] == ["logs/0", "logs/2", "logs/3"]
+    assert index["notIncluded"][1]["why"] == "the archive is full"
+
+
+# --- redaction --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"password={PLANTED}",
+        f'"password": "{PLANTED} and more"',
+        f'{{\\"ssl.keystore.password\\":\\"{PLANTED}\\"}}',
+        f"AWS_SECRET_ACCESS_KEY: {PLANTED}",
+        f"Authorization: Bearer {PLANTED}",
+        f"s3.access-key = '{PLANTED}'",
+        f"https://me:{PLANTED}@storage/x",
+        f"-----BEGIN PRIVATE KEY-----\n{PLANTED}\n-----END PRIVATE KEY-----",
+        f"-----BEGIN EC PRIVATE KEY-----\n{PLANTED}",
+        f"eyJhbGciOi.{PLANTED}.sig",
+        JAAS,
+    ],
+)
+def test_what_looks_like_a_credential_is_left_out_of_a_text(text: str) -> None:
+    told = text_redacted(f"before {text} after")
+
+    assert PLANTED not in told
+    assert told.startswith("before ")
+    assert "(redacted)" in told
+
+
+def test_what_is_none_is_left_as_it_is() -> None:
+    text = "OffsetReset shop/r: Frozen: KafkaConnection prod is frozen by alice@example.com since 2026: INC-4711"
+
+    assert text_redacted(text) == text
+    assert redacted({"kind": "X", "n": [1, None, True, {"m": text}]}) == {
+        "kind": "X",
+        "n": [1, None, True, {"m": text}],
+    }
+
+
+@pytest.mark.parametrize(
+    "piece", ["password", "a.", "eyJ", "eyJ-", "://a:", "-----BEGIN A", "-----END A", "bearer ", "=:", "LoginModule"]
+)
+def test_a_hostile_text_takes_no_more_time_than_its_length(piece: str) -> None:
+    """Each would take minutes, if a pattern looked for its end from every place of it."""
+    text = piece * (500_000 // len(piece))
+
+    assert PLANTED not in text_redacted(f"{text} password={PLANTED}")
