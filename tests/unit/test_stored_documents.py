@@ -91,6 +91,7 @@ NO_DOCUMENTS = {
     "kube/webhooks.py",
     "kube/injection.py",
     *("kube/pods.py", "kube/workloads_client.py", "jobs/runner_application.py"),  # write no ConfigMaps
+    "cli/bundling.py",  # only reads
 }
 
 
