@@ -154,7 +154,7 @@ def _position(mirror: Mirror, tail: Tail, refusals: int) -> Position | Doubting 
     batches = list(read_batches(tail.data))
     filling = None if mirror.coordinated is None else mirror.coordinated.producer_id
     for batch in batches:
-        if batch.stamp.producer_id not in (*mirror.ids, filling):
+        if batch.stamp.producer_id not in (*mirror.ids, filling) and batch.next_offset > mirror.adopted:
             return Doubting(batch.stamp.producer_id, batch.next_offset, refusals)
     if batches[-1].next_offset != tail.end:
         reason = f"the target's last batch ends at {batches[-1].next_offset}, its log at {tail.end}"
@@ -165,6 +165,8 @@ def _position(mirror: Mirror, tail: Tail, refusals: int) -> Position | Doubting 
     if last is None:
         return _by_memory(mirror, tail)
     stamp = last.stamp
+    if stamp.producer_id not in mirror.ids:
+        return first_position(tail.end, mirror.ids[-1])  # all of it was adopted, and none of it is ours
     if last.is_control:
         return Position(tail.end, Stamp(stamp.producer_id, stamp.epoch + 1, 0), fresh=True)
     following = Stamp(stamp.producer_id, stamp.epoch, sequence_after(stamp.sequence, last.span))
@@ -192,7 +194,7 @@ def _compared(mirror: Mirror, comparing: Comparing, read: SourceRead) -> State:
     if read.log_start > comparing.known:
         known = read.log_start  # what was there before is gone, and cannot be compared
     else:
-        found = disagreement(read, tail, compacts=mirror.compacts)
+        found = disagreement(read, tail, compacts=mirror.compacts, adopted=mirror.adopted)
         if found.reason is not None:
             return Stopped(found.reason, drifted=True)
         known = found.known

@@ -40,7 +40,11 @@ class ProducerIdsInStatus:
             return Interrupted(f"OffsetMirror {self._label} is another one by now")
         if not has_readable_status(OffsetMirrorStatus, body):
             return Interrupted(f"the status of OffsetMirror {self._label} can't be read")
-        ids = read_status(OffsetMirrorStatus, body).producer_ids
+        status = read_status(OffsetMirrorStatus, body)
+        if status.failover is not None:
+            # Whoever finds the fence asks here whether it is a writer's: what nobody has claimed is somebody else's.
+            return Interrupted(f"OffsetMirror {self._label} has failed over")
+        ids = status.producer_ids
         if ids and after != ids[-1]:
             return ProducerIds(ids)
         claimed = (*ids, self._new_id())

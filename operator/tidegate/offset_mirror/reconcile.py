@@ -23,10 +23,12 @@ from tidegate.kube.objects import newest_of, tell_once
 from tidegate.kube.ports import MIRRORS, Kube, Object, label_of, name_of, namespace_of, uid_of
 from tidegate.kube.unreadable import UNREADABLE_AGAIN_S, say_unreadable
 from tidegate.mirror.ports import MirrorCluster
-from tidegate.offset_mirror.carrying import selected
+from tidegate.offset_mirror.carrying import Notes, selected
 from tidegate.offset_mirror.copying import Carrying, Clusters, Copying
 from tidegate.offset_mirror.counting import counted
 from tidegate.offset_mirror.course import Limits
+from tidegate.offset_mirror.failback import origin
+from tidegate.offset_mirror.failover import Failover
 from tidegate.offset_mirror.ids import ProducerIdsInStatus
 from tidegate.offset_mirror.metrics import MirrorMetrics
 from tidegate.offset_mirror.pace import Pace
@@ -49,6 +51,9 @@ from tidegate.offset_mirror.status import (
     MirrorStanding,
     Told,
     copying,
+    draining,
+    failed_over,
+    fencing,
     refused,
     suspended,
     waiting,
@@ -56,7 +61,7 @@ from tidegate.offset_mirror.status import (
 from tidegate.offset_mirror.topics import wanted
 from tidegate.resources.base import InvalidResource, has_readable_status, parse_spec, read_status
 from tidegate.resources.conditions import OBSERVING, READY, Refusal, is_true
-from tidegate.resources.offset_mirror import MOST_TOPICS, OffsetMirrorSpec, OffsetMirrorStatus
+from tidegate.resources.offset_mirror import MOST_TOPICS, FailoverPhase, OffsetMirrorSpec, OffsetMirrorStatus
 from tidegate.service.metrics import Metrics
 from tidegate.threads import in_thread
 
@@ -111,6 +116,9 @@ class MirrorReconciler:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._running: dict[str, _Running] = {}
+        self._stopped: dict[str, Copying] = {}
+        """What was stopped last of each."""
+        self._failover = Failover(parts.live, parts.open_cluster, parts.may_write, parts.patient_executor, parts.clock)
         self._keys: dict[str, Keys] = {}
         """By resource, the keys of Events that were recorded."""
 
@@ -135,6 +143,7 @@ class MirrorReconciler:
     async def forget(self, body: Object) -> None:
         uid = uid_of(body)
         await self._end(uid)
+        self._stopped.pop(uid, None)
         self._keys.pop(uid, None)
         self._parts.metrics.newer_is(MIRRORS.kind, uid, False)
         self._parts.of_mirrors.gone(namespace_of(body), name_of(body))
@@ -151,6 +160,7 @@ class MirrorReconciler:
         running = self._running.pop(uid, None)
         if running is not None:
             await running.copying.stop()
+            self._stopped[uid] = running.copying
 
     # --- one pass -----------------------------------------------------------------------------------------------------
 
@@ -159,7 +169,18 @@ class MirrorReconciler:
             spec = parse_spec(OffsetMirrorSpec, body)
         except InvalidResource as invalid:
             return await self._not_copied(body, refused(before, Refusal(INVALID_SPEC, str(invalid))))
-        if spec.suspend:
+        failover = before.status.failover
+        if failover is not None and failover.phase is FailoverPhase.DONE:
+            return await self._not_copied(body, failed_over(before, failover))
+        if failover is not None:
+            await self._end(uid_of(body))
+            stopped = self._stopped.get(uid_of(body))
+            if stopped is not None and not stopped.is_at_rest:
+                return _Outcome(fencing(before, failover, "answers to what was sent are waited for"), _WAITING_S)
+            return await self._not_copied(body, await self._failover.fence(body, before, failover, spec), _WAITING_S)
+        if spec.failover is not None and spec.failover.accept_loss:
+            return await self._ended(body, before, Told(before.status), spec)
+        if spec.suspend and spec.failover is None:
             return await self._not_copied(body, suspended(before))
         pair: list[Live] = []
         for name in (spec.source.name, spec.target.name):
@@ -176,7 +197,28 @@ class MirrorReconciler:
                 return await self._in_trouble(body, before, f"KafkaConnection {live.name} is not ready ({said})", pair)
         if refusal is not None:
             return await self._not_copied(body, refused(before, refusal))
-        return await self._copied(body, before, spec, source, target)
+        if spec.failover is None:
+            return await self._copied(body, before, spec, source, target)
+        return await self._drained(body, before, spec, source, target)
+
+    async def _drained(
+        self, body: Object, before: Before, spec: OffsetMirrorSpec, source: Live, target: Live
+    ) -> _Outcome:
+        """Copying goes on until the copies have all that the source has, and then ends."""
+        outcome = await self._copied(body, before, spec, source, target)
+        running = self._running.get(uid_of(body))
+        if running is None:
+            return outcome
+        why = await self._failover.keeps(running.copying, outcome.told)
+        if why:
+            return _Outcome(draining(before, outcome.told, why), self._parts.active_tick_s)
+        return await self._ended(body, before, outcome.told, spec)
+
+    async def _ended(self, body: Object, before: Before, told: Told, spec: OffsetMirrorSpec) -> _Outcome:
+        uid = uid_of(body)
+        await self._end(uid)
+        told = await self._failover.begin(body, before, told, spec, self._stopped.get(uid))
+        return await self._not_copied(body, told, 0.0 if told.status.failover is not None else _WAITING_S)
 
     async def _not_copied(self, body: Object, told: Told, again_after_s: float | None = None) -> _Outcome:
         await self._end(uid_of(body))
@@ -211,7 +253,7 @@ class MirrorReconciler:
             trouble = str(failure)
         rows, halted = before.status.topics, halted_before(before.status, running.courses())
         if prepared is not None:
-            rows, halted = rows_of(prepared, known), halted_courses(prepared)
+            rows, halted = rows_of(prepared, {**known, **prepared.adoption.rows}), halted_courses(prepared)
             ready = [topic for topic in prepared.copied if is_same(topic, known.get(topic.source.name))]
             running.copy(ready, before.status.producer_ids)
         gone = prepared.gone if prepared is not None else gone_before(before.status)
@@ -246,7 +288,11 @@ class MirrorReconciler:
             says = f"topic {topic} is copied to this cluster by OffsetMirror {other}, which is older: exclude it here"
             return Refusal(COPIED_BY_ANOTHER, says)
         known = {topic.name: topic for topic in status.topics}
-        prepared = await in_thread(parts.patient_executor, prepare, clusters.source, clusters.target, names, known)
+        taken_back = origin(body, spec, parts.mirrors(), (source.cluster_id, target.cluster_id))
+        if isinstance(taken_back, Refusal):
+            return taken_back
+        ours = clusters.target
+        prepared = await in_thread(parts.patient_executor, prepare, clusters.source, ours, names, known, taken_back)
         # Who no longer asks for a topic hears no more of it.
         asked = wanted(prepared.gone, spec.topics, *(allow.topics for allow in allowed))
         return replace(prepared, gone=frozenset(asked))
@@ -275,7 +321,8 @@ class MirrorReconciler:
         carrying = None
         if spec.groups is not None:
             groups, interval_s = spec.groups, spec.groups.interval.total_seconds()
-            carrying = Carrying(interval_s, lambda group_id: selected(group_id, groups, *allowed))
+            notes = Notes(f"-{uid[:8]}" if spec.failback_from is not None else "")
+            carrying = Carrying(interval_s, lambda group_id: selected(group_id, groups, *allowed), notes)
         begun = Copying(
             clusters, limits, carrying, parts.patient_executor, parts.clock.now, label_of(body), parts.look_s
         )

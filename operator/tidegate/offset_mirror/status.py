@@ -22,7 +22,7 @@ from tidegate.resources.conditions import (
     stalled,
     with_condition,
 )
-from tidegate.resources.offset_mirror import CarriedGroups, OffsetMirrorStatus
+from tidegate.resources.offset_mirror import CarriedGroups, FailoverPhase, MirrorFailover, OffsetMirrorStatus
 
 COPIES_IN_SYNC: Final = "CopiesInSync"
 COPIES_LAGGING: Final = "CopiesLagging"
@@ -37,6 +37,9 @@ CLUSTER_CHANGED: Final = "ClusterChanged"
 COPIED_BY_ANOTHER: Final = "CopiedByAnother"
 INVALID_SPEC: Final = "InvalidSpec"
 SUSPENDED: Final = "Suspended"
+FAILOVER_DRAINING: Final = "FailoverDraining"
+FAILOVER_FENCING: Final = "FailoverFencing"
+FAILED_OVER: Final = "FailedOver"
 WAITING_FOR_CONNECTION: Final = "WaitingForConnection"
 NOT_COPYING: Final = "NotCopying"
 
@@ -85,6 +88,37 @@ def refused(before: Before, refusal: Refusal) -> Told:
 def suspended(before: Before) -> Told:
     message = "spec.suspend is true: nothing is copied or carried over; the copies stay as they are"
     return Told(_not_copying(before, ready, SUSPENDED, message))
+
+
+def draining(before: Before, told: Told, why: str) -> Told:
+    """A failover has been asked for, and the mirror goes on for now; ``told``: how the copies stand."""
+    says = f"{why}. Stop what writes to the source, or set spec.failover.acceptLoss to fail over all the same"
+    conditions = reconciling(told.status.conditions, reason=FAILOVER_DRAINING, message=says, **before.stamp)
+    return Told(told.status.model_copy(update={"conditions": conditions}), told.happenings)
+
+
+def fencing(before: Before, failover: MirrorFailover, why: str = "") -> Told:
+    """``why``: what keeps it from getting on."""
+    says = "nothing is copied any more; what may still be on its way is being refused" + (f": {why}" if why else "")
+    status = _not_copying(before, reconciling, FAILOVER_FENCING, says)
+    return Told(status.model_copy(update={"failover": failover}))
+
+
+def failed_over(before: Before, failover: MirrorFailover) -> Told:
+    """The mirror has ended for good."""
+    at = "" if failover.at is None else f" since {failover.at:%Y-%m-%dT%H:%M:%SZ}"
+    lost = (
+        "the source did not answer"
+        if failover.not_copied is None
+        else f"{failover.not_copied} offset(s) of the source were not copied"
+    )
+    wrong = next((f". {t.name}: {t.message}" for t in failover.topics if t.message), "")
+    says = f"copying has ended for good{at}, and the copies may be written; {lost}{wrong}"
+    status = _not_copying(before, ready, FAILED_OVER, says)
+    is_new = before.status.failover is None or before.status.failover.phase is not FailoverPhase.DONE
+    kind = EventType.WARNING if failover.not_copied or wrong else EventType.NORMAL
+    happenings = (KubeEvent(kind, FAILED_OVER, says, f"{FAILED_OVER}/{failover.fence_id}"),) if is_new else ()
+    return Told(status.model_copy(update={"failover": failover}), happenings)
 
 
 def waiting(before: Before, why: str) -> Told:

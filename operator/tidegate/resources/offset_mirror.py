@@ -98,6 +98,21 @@ class RateLimit(ResourceModel):
     """How many bytes of record batches are written a second, in all, as they are compressed."""
 
 
+class FailoverSpec(ResourceModel):
+    """That the copying ends for good, so that the copies can be written by others."""
+
+    accept_loss: StrictBool = False
+    """Whether it ends although the copies lack records of the source, or the source does not answer. False: it is
+    waited until the copies have all of them."""
+
+
+class MirrorRef(ResourceModel):
+    """An OffsetMirror of the same namespace."""
+
+    name: Annotated[str, Field(min_length=1, max_length=253)]
+    """Its name."""
+
+
 _ELSEWHERE: Final = immutable("the target's log belongs to this pair of clusters; create another OffsetMirror")
 
 
@@ -131,6 +146,14 @@ class OffsetMirrorSpec(SpecModel):
 
     suspend: StrictBool = False
     """Whether nothing is copied or carried over for now, as after a failover. It goes on from where the target ends."""
+
+    failover: FailoverSpec | None = None
+    """That copying has to end for good, and the copies may be written by others afterwards. Until status.failover.phase
+    is Fencing, the field can be removed again; afterwards the mirror never copies again. It goes before suspend."""
+
+    failback_from: Annotated[MirrorRef, immutable("what was taken over belongs to that failover")] | None = None
+    """An OffsetMirror in the other direction that has failed over. What its source has, and was copied, is taken as
+    the beginning of the copy: only what was written since is copied."""
 
     @rule(
         "self.source.name != self.target.name",
@@ -183,6 +206,12 @@ class MirroredTopicStatus(ResourceModel):
     lag: Count | None = None
     """The difference between the source's last stable offsets and the ends of the copies, in all. Absent where that is
     not known."""
+
+    adopted: Annotated[
+        tuple[Annotated[int, described("By partition, the offset up to which it is.")], ...], Field(max_length=100_000)
+    ] = ()
+    """Up to where what the target has is taken as the beginning of the copy, whoever wrote it: see
+    spec.failbackFrom."""
 
 
 class WorstPartition(ResourceModel):
@@ -265,6 +294,59 @@ class CarriedGroups(ResourceModel):
     """When the newest carrying over ended."""
 
 
+class FailoverPhase(StrEnum):
+    """How far a failover is."""
+
+    FENCING = "Fencing"
+    """Nothing is copied any more. What may still be on its way is refused, partition by partition."""
+    DONE = "Done"
+    """Nothing that was on its way can arrive any more: the copies may be written."""
+
+
+class FailedOverTopic(ResourceModel):
+    """Where the copying of a topic ended."""
+
+    name: str
+    """The topic's name."""
+
+    ends: Annotated[
+        tuple[Annotated[int, described("By partition, the offset after the last that was copied.")], ...],
+        Field(max_length=100_000),
+    ]
+    """Where the copies of its partitions ended."""
+
+    not_copied: Count | None = None
+    """How many offsets the source had beyond these ends. Absent where it did not answer."""
+
+    such_as: str = ""
+    """The partition that lacks most of them."""
+
+    message: str = ""
+    """What is wrong with the copy."""
+
+
+class MirrorFailover(ResourceModel):
+    """The end of the copying."""
+
+    phase: FailoverPhase
+    """How far it is."""
+
+    fence_id: Count
+    """The id of the producer that marks the ends of the copies."""
+
+    at: Timestamp | None = None
+    """When it was done."""
+
+    source_answered: StrictBool = False
+    """Whether the source told where its logs end, after the copying had ended."""
+
+    not_copied: Count | None = None
+    """How many offsets the source had beyond the ends of the copies, in all. Absent where it did not answer."""
+
+    topics: Annotated[tuple[FailedOverTopic, ...], Field(max_length=MOST_TOPICS), list_map("name")] = ()
+    """Where the copies ended."""
+
+
 class OffsetMirrorStatus(StatusModel):
     """The state of the copies, as it was counted at a time."""
 
@@ -299,8 +381,11 @@ class OffsetMirrorStatus(StatusModel):
     groups: CarriedGroups | None = None
     """The groups whose offsets are carried over."""
 
+    failover: MirrorFailover | None = None
+    """The end of the copying, once it has been asked for and nothing keeps it from ending."""
+
     conditions: Conditions = ()
-    """Ready is True while all topics are copied and in sync, and while the mirror is suspended. Reconciling and Stalled
-    are present while they are true. InSync is True while each copy has all that the source had ten seconds ago or
-    later; Seeding while one has not yet had all that the source has; Drifted while one has something at an offset that
-    is not the source's."""
+    """Ready is True while all topics are copied and in sync, while the mirror is suspended, and once it has failed
+    over. Reconciling and Stalled are present while they are true. InSync is True while each copy has all that the
+    source had ten seconds ago or later; Seeding while one has not yet had all that the source has; Drifted while one
+    has something at an offset that is not the source's."""

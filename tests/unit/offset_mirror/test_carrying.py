@@ -13,7 +13,7 @@ from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import TopicPartition
 from tidegate.mirror.ports import GroupOffset
 from tidegate.offset_mirror.carrier import Carrier
-from tidegate.offset_mirror.carrying import carried_id, carrying_id, selected
+from tidegate.offset_mirror.carrying import Notes, selected
 from tidegate.resources.offset_mirror import CarriedGroups, MirroredGroups
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -163,7 +163,7 @@ def test_offsets_that_stay_are_renewed_before_brokers_forget_them(world: World) 
 
     world.clock.sleep(7 * 3600)
     world.carry()
-    assert world.target.commits == [carrying_id("g"), "g", carried_id("g")]
+    assert world.target.commits == [Notes().carrying_id("g"), "g", Notes().carried_id("g")]
 
 
 def test_a_replica_that_does_not_lead_commits_nothing(world: World) -> None:
