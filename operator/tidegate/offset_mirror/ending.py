@@ -138,9 +138,6 @@ def _beyond(
 
 
 def _with_beyond(topic: FailedOverTopic, beyond: Mapping[TopicPartition, int]) -> FailedOverTopic:
-    of_topic = {p: count for p, count in beyond.items() if p.topic == topic.name}
-    worst = max(of_topic, key=lambda p: of_topic[p], default=None)
-    such_as = "" if worst is None or not of_topic[worst] else f"{worst}: {of_topic[worst]} from offset "
-    if such_as and worst is not None:
-        such_as += str(topic.ends[worst.partition])
-    return topic.model_copy(update={"not_copied": sum(of_topic.values()), "such_as": such_as})
+    counts = [beyond.get(TopicPartition(topic.name, number)) for number in range(len(topic.ends))]
+    known = tuple(count for count in counts if count is not None)
+    return topic.model_copy(update={"lacks": known if len(known) == len(counts) else None})

@@ -151,7 +151,7 @@ class OffsetMirrorSpec(SpecModel):
     """That copying has to end for good, and the copies may be written by others afterwards. Until status.failover.phase
     is Fencing, the field can be removed again; afterwards the mirror never copies again. It goes before suspend."""
 
-    failback_from: Annotated[MirrorRef, immutable("what was taken over belongs to that failover")] | None = None
+    failback_from: MirrorRef | None = None
     """An OffsetMirror in the other direction that has failed over. What its source has, and was copied, is taken as
     the beginning of the copy: only what was written since is copied."""
 
@@ -315,11 +315,14 @@ class FailedOverTopic(ResourceModel):
     ]
     """Where the copies of its partitions ended."""
 
-    not_copied: Count | None = None
-    """How many offsets the source had beyond these ends. Absent where it did not answer."""
-
-    such_as: str = ""
-    """The partition that lacks most of them."""
+    lacks: (
+        Annotated[
+            tuple[Annotated[int, described("By partition, how many offsets the source had beyond the end.")], ...],
+            Field(max_length=100_000),
+        ]
+        | None
+    ) = None
+    """What was not copied. Absent where the source did not answer, or has another topic of this name by now."""
 
     message: str = ""
     """What is wrong with the copy."""

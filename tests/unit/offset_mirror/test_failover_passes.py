@@ -60,7 +60,7 @@ def test_a_failover_ends_where_the_source_does_and_says_so(world: World) -> None
 
     assert found.phase is FailoverPhase.DONE
     [topic] = found.topics
-    assert (topic.name, topic.ends, topic.not_copied, topic.message) == ("t", (25, 5), 0, "")
+    assert (topic.name, topic.ends, topic.lacks, topic.message) == ("t", (25, 5), (0, 0), "")
     assert (found.source_answered, found.not_copied) == (True, 0)
     assert world.there.offsets["g"] == {P0: GroupOffset(9)}
     for number in range(2):
@@ -151,8 +151,8 @@ def test_what_a_source_has_that_was_given_up_is_counted(world: World) -> None:
     world.here.write("u", 4)
     found = failed_over(world, acceptLoss=True)
 
-    assert (found.not_copied, [topic.not_copied for topic in found.topics]) == (7, [3, 4])
-    assert [topic.such_as for topic in found.topics] == ["t-0: 3 from offset 20", "u-0: 4 from offset 0"]
+    assert (found.not_copied, [topic.lacks for topic in found.topics]) == (7, [(3, 0), (4,)])
+    assert [topic.ends for topic in found.topics] == [(20, 5), (0,)]
 
 
 def test_a_fence_that_is_not_yet_complete_is_gone_on_with(world: World) -> None:
