@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tidegate.mirror.batches import Batch, read_batches
 from tidegate.mirror.model import Tail
 from tidegate.mirror.records import Record, ends_by_abort, read_records
-from tidegate.mirror.source import SourceRead, visible_batches, visible_records
+from tidegate.mirror.source import ENOUGH_BYTES, ENOUGH_RECORDS, SourceRead, visible_batches, visible_records
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ def disagreement(read: SourceRead, tail: Tail, *, compacts: bool, adopted: int =
     same = _same(read, tail, hides)
     known, of_source = visible_records(read, without=same)
     known = min(known, tail.end)
-    of_target, hidden = _target_records(tail, same, hides)
+    known, of_target, hidden = _target_records(tail, range(read.offset, known), same, hides)
     for offset in sorted(of_source.keys() | of_target.keys()):
         if not max(read.offset, tail.start) <= offset < known:
             continue
@@ -80,13 +80,24 @@ def _hidden(tail: Tail, adopted: int) -> frozenset[int]:
     return frozenset(hidden)
 
 
-def _target_records(tail: Tail, without: Container[int], hides: Container[int]) -> tuple[dict[int, Record], set[int]]:
-    """By offset, and the offsets that nobody sees anything at."""
+def _target_records(
+    tail: Tail, within: range, without: Container[int], hides: Container[int]
+) -> tuple[int, dict[int, Record], set[int]]:
+    """Up to where they are read, records by offset, and the offsets that nobody sees anything at."""
     records: dict[int, Record] = {}
     hidden: set[int] = set()
+    size = 0
     for batch in read_batches(tail.data):
+        if batch.next_offset <= within.start:
+            continue
+        if batch.base_offset >= within.stop:
+            break
+        if len(records) >= ENOUGH_RECORDS or size >= ENOUGH_BYTES:
+            return batch.base_offset, records, hidden
         if batch.base_offset in hides:
             hidden.update(range(batch.base_offset, batch.next_offset))
         elif batch.count and batch.base_offset not in without:
-            records |= {record.offset: record for record in read_records(batch)}
-    return records, hidden
+            found = read_records(batch)
+            records |= {record.offset: record for record in found}
+            size += sum(len(record.content) for record in found)
+    return within.stop, records, hidden

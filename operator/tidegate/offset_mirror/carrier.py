@@ -52,11 +52,18 @@ class Carrier:
         self._now = now
         self._renewed_s: dict[str, float] = {}
 
-    def carry(self, ends: Mapping[TopicPartition, int]) -> CarriedGroups:
-        """``ends``: of the copies. Raises ``KafkaFailure`` where nothing could be read."""
+    def carry(self, ends: Mapping[TopicPartition, int], source_ids: Mapping[str, str]) -> CarriedGroups:
+        """``ends``: of the copies; ``source_ids``: by topic, the id of what was copied. Raises ``KafkaFailure`` where
+        nothing could be read."""
         wanted = [group_id for group_id in self._source.group_ids() if self._selects(group_id)]
         source: dict[str, GroupOffsets] = {}
-        for group_id, offsets in self._source.committed(wanted).items():
+        of_source = self._source.committed(wanted)
+        # Afterwards: what was committed for a topic that was created again meanwhile is left out, or it would look as
+        # if the group had been reset.
+        now = self._source.topics()
+        same = {name for name, topic_id in source_ids.items() if name in now and now[name].topic_id == topic_id}
+        ends = {p: end for p, end in ends.items() if p.topic in same}
+        for group_id, offsets in of_source.items():
             if copied := {p: one for p, one in offsets.items() if p in ends}:
                 source[group_id] = copied
         ids = [each for g in source for each in self._beside(g)]

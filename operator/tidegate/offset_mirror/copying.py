@@ -83,6 +83,7 @@ class Copying:
         self._tasks: list[asyncio.Task[None]] = []
         self._carrying_now: asyncio.Future[CarriedGroups] | None = None
         self._ended = False
+        self.ids_at_rest: dict[str, str] = {}
         self.courses_at_rest: list[Course] = []
         """Where the copies ended when it was stopped; what was on its way then may have come since."""
         self._late: set[asyncio.Future[Any]] = set()
@@ -120,6 +121,10 @@ class Copying:
     def courses(self) -> list[Course]:
         return [each.copying.seen() for each in self._partitions.values()]
 
+    def source_ids(self) -> dict[str, str]:
+        """By topic that is copied, its id at the source."""
+        return {partition.topic: each.of.source.topic_id for partition, each in self._partitions.items()}
+
     async def stop(self) -> None:
         """Send nothing more, and wait some seconds for what is on its way: afterwards nothing is written, unless a
         broker has not answered by then."""
@@ -134,7 +139,7 @@ class Copying:
         ending: list[asyncio.Future[Any]] = [*tasks, steps]
         if self._carrying_now is not None:
             ending.append(self._carrying_now)
-        self.courses_at_rest = self.courses()
+        self.courses_at_rest, self.ids_at_rest = self.courses(), self.source_ids()
         _, self._late = await asyncio.wait(ending, timeout=_CLOSING_S)
         self._partitions.clear()
         await loop.run_in_executor(None, self._close)
@@ -254,11 +259,14 @@ class Copying:
             raise TypeError("no groups are carried over")
         while True:
             ends = {c.partition: c.offset for c in self.courses() if c.offset is not None and not c.drifted}
+            source_ids = self.source_ids()
             # While nothing is known of a copy, nothing is known of how far a group may go.
             if ends:
                 try:
                     # Whoever ends this waits for the call itself, which can't be cancelled.
-                    self._carrying_now = asyncio.ensure_future(in_thread(self._patient, carrier.carry, ends))
+                    self._carrying_now = asyncio.ensure_future(
+                        in_thread(self._patient, carrier.carry, ends, source_ids)
+                    )
                     self.groups, self._groups_trouble = await asyncio.shield(self._carrying_now), ""
                 except KafkaFailure as failure:
                     self._groups_trouble = str(failure)

@@ -47,12 +47,16 @@ class Settled:
 
 
 def settle(
-    source: MirrorCluster, target: MirrorCluster, courses: Collection[Course], carrier: Carrier | None
+    source: MirrorCluster,
+    target: MirrorCluster,
+    courses: Collection[Course],
+    source_ids: Mapping[str, str],
+    carrier: Carrier | None,
 ) -> Settled:
     """Once nothing is copied any more: carry the groups over once more, and look at what is lacking. Raises
     ``KafkaFailure``."""
     ends = {course.partition: course.offset for course in courses if course.offset is not None and not course.drifted}
-    groups = carrier.carry(ends) if carrier is not None and ends else None
+    groups = carrier.carry(ends, source_ids) if carrier is not None and ends else None
     return Settled(lacking(source, courses), groups, target.new_producer_id())
 
 

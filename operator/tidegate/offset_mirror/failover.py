@@ -62,10 +62,11 @@ class Failover:
         try:
             if theirs is not None:
                 courses: Collection[Course] = () if stopped is None else stopped.courses_at_rest
+                ids: Mapping[str, str] = {} if stopped is None else stopped.ids_at_rest
                 between = None if stopped is None else Clusters(theirs, ours, stopped.clusters.ids)
                 carrier = None if stopped is None or between is None else stopped.carrier(between, self.may_write)
                 try:
-                    settled = await in_thread(self.executor, settle, theirs, ours, courses, carrier)
+                    settled = await in_thread(self.executor, settle, theirs, ours, courses, ids, carrier)
                 except KafkaFailure as failure:
                     if not accepts_loss:
                         return draining(before, told, str(failure))

@@ -260,7 +260,9 @@ class MirrorReconciler:
         result = counted([*running.courses(), *halted], rows, self._parts.clock.monotonic(), gone)
         preparing = len(prepared.preparing) if prepared is not None else 0
         clusters = (source.cluster_id, target.cluster_id)
-        told = copying(before, MirrorStanding(result, clusters, running.groups, preparing, trouble))
+        former = spec.former_producer_ids or ()
+        standing = MirrorStanding(result, clusters, running.groups, preparing, trouble, former)
+        told = copying(before, standing)
         parts = self._parts
         parts.of_mirrors.mirror_is(namespace_of(body), name_of(body), result.counts, result.lag, running.groups)
         if prepared is not None and any(not is_same(t, known.get(t.source.name)) for t in prepared.copied):
@@ -301,7 +303,7 @@ class MirrorReconciler:
         uid = uid_of(body)
         allowed = (source.allow.groups, target.allow.groups)
         connections = _connections((source, target))
-        key = (connections, spec.groups, spec.rate_limit, spec.seed, allowed)
+        key = (connections, spec.groups, spec.rate_limit, spec.seed, allowed, spec.former_producer_ids)
         running = self._running.get(uid)
         if running is not None and running.key == key:
             return running.copying
@@ -309,7 +311,9 @@ class MirrorReconciler:
         parts = self._parts
         parts.of_mirrors.gone(namespace_of(body), name_of(body))
         theirs, ours = parts.open_cluster(source.connection), parts.open_cluster(target.connection)
-        clusters = Clusters(theirs, ours, ProducerIdsInStatus(parts.kube, body, ours.new_producer_id))
+        clusters = Clusters(
+            theirs, ours, ProducerIdsInStatus(parts.kube, body, ours.new_producer_id, spec.former_producer_ids or ())
+        )
         rate = spec.rate_limit.bytes_per_second if spec.rate_limit is not None else None
         limits = Limits(
             pace=Pace(rate, parts.clock.monotonic),

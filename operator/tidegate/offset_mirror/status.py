@@ -9,6 +9,8 @@ from typing import Any, Final
 
 from tidegate.kube.ports import EventType, KubeEvent
 from tidegate.offset_mirror.counting import Counted
+from tidegate.offset_mirror.ids import pruned
+from tidegate.printable import visible
 from tidegate.resources.conditions import (
     DRIFTED,
     IN_SYNC,
@@ -77,6 +79,7 @@ class MirrorStanding:
     groups: CarriedGroups | None = None
     preparing: int = 0
     trouble: str = ""
+    former_producer_ids: tuple[int, ...] = ()
 
 
 def refused(before: Before, refusal: Refusal) -> Told:
@@ -92,14 +95,16 @@ def suspended(before: Before) -> Told:
 
 def draining(before: Before, told: Told, why: str) -> Told:
     """A failover has been asked for, and the mirror goes on for now; ``told``: how the copies stand."""
-    says = f"{why}. Stop what writes to the source, or set spec.failover.acceptLoss to fail over all the same"
+    says = f"{visible(why)}. Stop what writes to the source, or set spec.failover.acceptLoss to fail over all the same"
     conditions = reconciling(told.status.conditions, reason=FAILOVER_DRAINING, message=says, **before.stamp)
     return Told(told.status.model_copy(update={"conditions": conditions}), told.happenings)
 
 
 def fencing(before: Before, failover: MirrorFailover, why: str = "") -> Told:
     """``why``: what keeps it from getting on."""
-    says = "nothing is copied any more; what may still be on its way is being refused" + (f": {why}" if why else "")
+    says = "nothing is copied any more; what may still be on its way is being refused" + (
+        f": {visible(why)}" if why else ""
+    )
     status = _not_copying(before, reconciling, FAILOVER_FENCING, says)
     return Told(status.model_copy(update={"failover": failover}))
 
@@ -123,7 +128,7 @@ def failed_over(before: Before, failover: MirrorFailover) -> Told:
 
 def waiting(before: Before, why: str) -> Told:
     """Nothing can be copied for now."""
-    return Told(_not_copying(before, reconciling, WAITING_FOR_CONNECTION, why))
+    return Told(_not_copying(before, reconciling, WAITING_FOR_CONNECTION, visible(why)))
 
 
 def _not_copying(before: Before, tell: _Tell, reason: str, message: str) -> OffsetMirrorStatus:
@@ -153,6 +158,7 @@ def copying(before: Before, standing: MirrorStanding) -> Told:
             "at": before.now.replace(microsecond=0),
             "source_cluster": source,
             "target_cluster": target,
+            "producer_ids": pruned(before.status.producer_ids, counted.topics, standing.former_producer_ids),
             "topics": counted.topics,
             "in_sync": f"{counts.in_sync}/{counts.total}",
             "partitions": counts,
@@ -167,7 +173,7 @@ def copying(before: Before, standing: MirrorStanding) -> Told:
 
 def _judged(standing: MirrorStanding) -> tuple[_Tell, str, str]:
     counts = standing.counted.counts
-    ends = f". {standing.trouble}" if standing.trouble else ""
+    ends = f". {visible(standing.trouble)}" if standing.trouble else ""
     if counts.drifted:
         return stalled, COPIES_DRIFTED, _drifted(standing.counted)
     if counts.stopped:

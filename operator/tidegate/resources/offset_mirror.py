@@ -155,6 +155,17 @@ class OffsetMirrorSpec(SpecModel):
     """An OffsetMirror in the other direction that has failed over. What its source has, and was copied, is taken as
     the beginning of the copy: only what was written since is copied."""
 
+    former_producer_ids: (
+        Annotated[
+            tuple[Annotated[StrictInt, Field(ge=0), described("A producer id.")], ...],
+            Field(min_length=1, max_length=100),
+            unique("must not repeat a producer id: remove the second one"),
+        ]
+        | None
+    ) = None
+    """Producer ids that an OffsetMirror of the same copies had which was deleted, or whose status was lost: what they
+    wrote at the target is the copy, as far as it agrees with the source."""
+
     @rule(
         "self.source.name != self.target.name",
         "source and target must be two KafkaConnections: name another one as target",
@@ -206,6 +217,10 @@ class MirroredTopicStatus(ResourceModel):
     lag: Count | None = None
     """The difference between the source's last stable offsets and the ends of the copies, in all. Absent where that is
     not known."""
+
+    writers: Annotated[tuple[Annotated[int, described("A producer id.")], ...], Field(max_length=1000)] | None = None
+    """The producer ids that the ends of its copies were written with, or are about to be. Absent until that is known of
+    each."""
 
     adopted: Annotated[
         tuple[Annotated[int, described("By partition, the offset up to which it is.")], ...], Field(max_length=100_000)
@@ -364,7 +379,7 @@ class OffsetMirrorStatus(StatusModel):
 
     producer_ids: Annotated[tuple[Annotated[int, described("A producer id.")], ...], Field(max_length=1000)] = ()
     """The ids of the producers that all copies are written with, at the target. Without them a copy counts as somebody
-    else's."""
+    else's. Those that no copy needs any more are removed."""
 
     topics: Annotated[tuple[MirroredTopicStatus, ...], Field(max_length=MOST_TOPICS), list_map("name")] = ()
     """The topics that are copied."""

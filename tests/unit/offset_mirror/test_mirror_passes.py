@@ -13,14 +13,19 @@ from typing import Any
 import pytest
 
 from support.mirror.passes import CREATED, World
+from support.mirror.written import Written, batch, placed
 from tidegate.clock import SystemClock
 from tidegate.kafka.errors import NotAuthorized, Unavailable
 from tidegate.kafka.model import TopicPartition
 from tidegate.kube.ports import MIRRORS, Conflict, Kind, Object
+from tidegate.mirror import transitions
 from tidegate.mirror.model import Interrupted, ProducerIds
 from tidegate.mirror.ports import GroupOffset, GroupOffsets
+from tidegate.mirror.records import filler
+from tidegate.offset_mirror import ids as ids_module
 from tidegate.offset_mirror.ids import ProducerIdsInStatus
 from tidegate.resources.connection import AllowSpec
+from tidegate.resources.offset_mirror import CopyState, MirroredTopicStatus
 
 
 @pytest.fixture
@@ -555,3 +560,117 @@ def test_a_lag_that_is_not_known_is_not_measured_as_none(world: World) -> None:
     lag = world.metrics.registry.get_sample_value("tidegate_mirror_lag_records", {"namespace": "ns", "mirror": "m"})
     assert lag is not None
     assert math.isnan(lag)
+
+
+def test_what_drives_a_terminal_is_escaped_in_what_is_said(world: World) -> None:
+    """Such as a broker's words in an error."""
+
+    def refuse(*_: Any) -> None:
+        raise NotAuthorized("create topic t: \x1b[2J\u202e")
+
+    world.there.create_topic = refuse  # type: ignore[method-assign]
+    world.one_pass()
+    world.passes(lambda: world.condition("Ready").reason == "CopiesStopped")
+
+    assert world.status.worst[0].message == "create topic t: \\x1b[2J\\u202e"
+    assert all(each.message.isprintable() for each in world.status.conditions)
+
+
+def deleted_and_created_again(world: World) -> None:
+    world.run(world.reconciler.stop())
+    world.kube.delete(MIRRORS, "ns", "m", CREATED)
+    world.kube.create(MIRRORS, "ns", "m", world.spec, CREATED)
+    world.restart()
+
+
+def test_a_mirror_goes_on_with_the_copies_of_one_that_was_deleted_once_it_is_told_whose_they_are(world: World) -> None:
+    world.copied()
+    [former] = world.status.producer_ids
+    deleted_and_created_again(world)
+    world.passes(lambda: world.condition("Drifted").status == "True")
+    assert f"with producer id {former}," in world.status.worst[0].message
+    assert "name this id in spec.formerProducerIds" in world.status.worst[0].message
+
+    world.spec["formerProducerIds"] = [former]
+    deleted_and_created_again(world)
+    world.copied()
+    world.here.write("t", 4)
+    world.passes(lambda: world.there.log("t").end == 24)
+    assert world.there.log("t").visible() == world.here.log("t").visible()
+    assert world.status.producer_ids[0] == former
+    assert len(world.status.producer_ids) == 2
+
+
+def test_a_former_producer_id_may_be_named_while_the_mirror_is_there(world: World) -> None:
+    world.copied()
+    [former] = world.status.producer_ids
+    deleted_and_created_again(world)
+    world.passes(lambda: world.condition("Drifted").status == "True")
+    world.kube.change(MIRRORS, "ns", "m", spec={**world.spec, "formerProducerIds": [former]})
+    world.copied()
+
+    assert world.status.producer_ids[0] == former
+
+
+def test_a_former_producer_id_does_not_hide_what_differs(world: World) -> None:
+    world.copied()
+    [former] = world.status.producer_ids
+    other = batch(20, {0: Written(1, b"other", b"record")}, 1, producer=(former, 0, 20))
+    world.there.log("t")._lay(other, 1)
+    world.here.write("t", 1)
+    world.spec["formerProducerIds"] = [former]
+    deleted_and_created_again(world)
+    world.passes(lambda: world.condition("Drifted").status == "True")
+
+    assert world.status.worst[0].message == "the records at offset 20 differ"
+
+
+def test_producer_ids_do_not_run_out(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that no copy needs any more are removed, also for copies that are written seldom."""
+    monkeypatch.setattr(transitions, "ROLL_EPOCH", 2)
+    monkeypatch.setattr(ids_module, "PRUNED_FROM", 4)
+    large = filler(2500, None)  # an id is good for more offsets than are looked at
+    world.copied()
+    seldom = world.status.producer_ids[0]
+    for _ in range(3):
+        for _ in range(8):
+            log = world.here.log("t")
+            log.write_marker(77, 0)
+            log._lay(placed(large, log.end), 2500)
+        world.passes(lambda: world.there.log("t").end == world.here.log("t").end)
+        world.passes(lambda: len(world.status.producer_ids) <= 7)
+        assert world.status.producer_ids[0] == seldom
+        world.run(world.reconciler.stop())
+        world.restart()
+    world.here.write("t", 2, 1)
+    world.passes(lambda: world.there.log("t", 1).end == 7)
+    assert world.status.producer_ids[-1] > seldom + 8
+
+    for number in range(2):
+        assert world.there.log("t", number).visible() == world.here.log("t", number).visible()
+    assert world.condition("Drifted").status == "False"
+
+
+def row(name: str, *writers: int, **changes: Any) -> MirroredTopicStatus:
+    known = {"source_id": "s", "target_id": "t", "partitions": 1, "state": CopyState.IN_SYNC}
+    return MirroredTopicStatus(name=name, **{**known, "writers": writers, **changes})
+
+
+@pytest.mark.parametrize(
+    ("rows", "former", "left"),
+    [
+        ([row("t", 50)], (), (49, 50, 51, 52, 200)),
+        ([row("t", 0, 199)], (), (0, 1, 2, 198, 199, 200)),
+        ([row("t", 50), row("u", 60)], (7,), (7, 49, 50, 51, 52, 59, 60, 61, 62, 200)),
+        ([row("t", 200), row("u", writers=None)], (), tuple(range(201))),
+        ([row("t", 200), row("u", 999)], (), tuple(range(201))),
+        ([row("t", 200), row("u", writers=None, target_id="")], (), (199, 200)),
+        ([row("t", 200), row("u", 50, state=CopyState.DRIFTED)], (), (49, 50, 51, 52, 199, 200)),
+        ([row("t", 200), row("u", 50, state=CopyState.SOURCE_GONE)], (), (49, 50, 51, 52, 199, 200)),
+    ],
+)
+def test_the_ids_that_a_copy_may_be_written_with_stay(
+    rows: list[MirroredTopicStatus], former: tuple[int, ...], left: tuple[int, ...]
+) -> None:
+    assert ids_module.pruned(tuple(range(201)), rows, former) == left
+    assert ids_module.pruned(tuple(range(100)), rows, former) == tuple(range(100))
