@@ -28,7 +28,7 @@ class Failover:
     """Belongs to the event loop's thread. Each step is written to the status before the next one is done."""
 
     live: LiveConnections
-    open_cluster: Callable[[Connection], MirrorCluster]
+    open_cluster: Callable[[Connection, str], MirrorCluster]
     may_write: Callable[[], bool]
     executor: Executor
     clock: Clock
@@ -56,8 +56,8 @@ class Failover:
         accepts_loss = spec.failover is not None and spec.failover.accept_loss
         if isinstance(target, str) or (isinstance(source, str) and not accepts_loss):
             return waiting(before, str(target if isinstance(target, str) else source))
-        ours = self.open_cluster(target.connection)
-        theirs = None if isinstance(source, str) else self.open_cluster(source.connection)
+        ours = self.open_cluster(target.connection, target.cluster_id)
+        theirs = None if isinstance(source, str) else self.open_cluster(source.connection, source.cluster_id)
         groups = told.status.groups
         try:
             if theirs is not None:
@@ -91,8 +91,8 @@ class Failover:
         target = self._usable(body, spec.target.name, before.status.target_cluster)
         if isinstance(target, str):
             return fencing(before, failover, target)
-        ours = self.open_cluster(target.connection)
-        theirs = None if isinstance(source, str) else self.open_cluster(source.connection)
+        ours = self.open_cluster(target.connection, target.cluster_id)
+        theirs = None if isinstance(source, str) else self.open_cluster(source.connection, source.cluster_id)
         do = partial(fence_all, theirs, ours, before.status, self.clock.now, self.may_write)
         try:
             done = await in_thread(self.executor, do)

@@ -74,12 +74,13 @@ _WRITTEN_EVERY: Final = timedelta(seconds=30)
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the reconciler acts through. ``open_cluster``: connections of a mirror's own; ``mirrors``: all
+    """What the reconciler acts through. ``open_cluster``: connections of a mirror's own, to the
+    cluster of that id; ``mirrors``: all
     OffsetMirrors that are known; ``may_write``: whether it is this process's turn, from any thread."""
 
     kube: Kube
     live: LiveConnections
-    open_cluster: Callable[[Connection], MirrorCluster]
+    open_cluster: Callable[[Connection, str], MirrorCluster]
     mirrors: Callable[[], Collection[Object]]
     may_write: Callable[[], bool]
     executor: Executor
@@ -303,14 +304,15 @@ class MirrorReconciler:
         uid = uid_of(body)
         allowed = (source.allow.groups, target.allow.groups)
         connections = _connections((source, target))
-        key = (connections, spec.groups, spec.rate_limit, spec.seed, allowed, spec.former_producer_ids)
+        cluster_ids = (source.cluster_id, target.cluster_id)
+        key = (connections, cluster_ids, spec.groups, spec.rate_limit, spec.seed, allowed, spec.former_producer_ids)
         running = self._running.get(uid)
         if running is not None and running.key == key:
             return running.copying
         await self._end(uid)
         parts = self._parts
         parts.of_mirrors.gone(namespace_of(body), name_of(body))
-        theirs, ours = parts.open_cluster(source.connection), parts.open_cluster(target.connection)
+        theirs, ours = (parts.open_cluster(live.connection, live.cluster_id) for live in (source, target))
         clusters = Clusters(
             theirs, ours, ProducerIdsInStatus(parts.kube, body, ours.new_producer_id, spec.former_producer_ids or ())
         )

@@ -93,7 +93,7 @@ class World:
             )
         )
 
-    def open(self, connection: Connection) -> FakeMirrorCluster:
+    def open(self, connection: Connection, _: str) -> FakeMirrorCluster:
         self.opened.append(connection.bootstrap_servers)
         return {"here": self.here, "there": self.there}[connection.bootstrap_servers]
 

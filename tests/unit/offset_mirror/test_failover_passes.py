@@ -239,7 +239,7 @@ def test_a_failback_needs_a_failover_in_the_other_direction(fails_over: bool, wo
         world.connect("third", cluster_id="third")
         world.kube.change(MIRRORS, "ns", "back", spec={**world.spec, "source": {"name": "third"}})
         world.spec = dict(world.body["spec"])
-        world.open = lambda _: world.there  # type: ignore[method-assign]
+        world.open = lambda *_: world.there  # type: ignore[method-assign]
         world.restart()
 
     assert world.one_pass().reason == "NoFailover"
