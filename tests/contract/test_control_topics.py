@@ -828,29 +828,44 @@ def test_a_lost_control_topic_holds_nothing_and_is_made_anew(world: World) -> No
     assert acked(gates, GROUP, P0) is None, "an ack of the earlier topic looks like one of this"
     for number in range(10):
         world.control.hold({key(holder=str(number)): Hold()})
-    assert world.control.read([GROUP]).ack(GROUP, P0) is None
+    assert world.control.read([GROUP]).ack(GROUP, P0, "member-1") is None
+
+
+def test_a_late_ack_of_a_former_owner_does_not_hide_the_owners(world: World) -> None:
+    world.control.ensure()
+    epoch = world.control.hold({key(): Hold()})[key()]
+    world.ack(P0, Ack(epoch, 42, "member-1"))
+    world.ack(P0, Ack(0, -1, "member-2"))
+
+    for reader in (world.control, world.another()):
+        gates = reader.read([GROUP])
+        assert gates.ack(GROUP, P0, "member-1") == Ack(epoch, 42, "member-1")
+        assert gates.ack(GROUP, P0, "member-2") == Ack(0, -1, "member-2")
+        assert gates.ack(GROUP, P0, "member-3") is None
 
 
 def test_an_ack_of_an_epoch_that_was_never_written_is_nobodys_word(world: World) -> None:
     world.control.ensure()
     epoch = world.control.hold({key(): Hold()})[key()]
     world.ack(P0, Ack(epoch + 100, 42, "member-1"))
-    assert world.control.read([GROUP]).ack(GROUP, P0) is None
+    assert world.control.read([GROUP]).ack(GROUP, P0, "member-1") is None
     world.ack(P0, Ack(epoch, 42, "member-1"))
-    assert world.control.read([GROUP]).ack(GROUP, P0) is not None
+    assert world.control.read([GROUP]).ack(GROUP, P0, "member-1") is not None
 
 
 def test_such_an_ack_is_nobodys_word_either_once_its_epoch_is_written(world: World) -> None:
     world.control.ensure()
     epoch = world.control.hold({key(): Hold()})[key()]
     world.ack(P0, Ack(epoch + 3, 42, "member-1"))
-    assert world.control.read([GROUP]).ack(GROUP, P0) is None
+    assert world.control.read([GROUP]).ack(GROUP, P0, "member-1") is None
 
     for number in range(5):
         world.control.hold({key(holder=str(number)): Hold()})
 
-    assert world.control.read([GROUP]).ack(GROUP, P0) is None
-    assert world.control.read([GROUP, "another"]).ack(GROUP, P0) is None, "the topic is read again for its sake"
+    assert world.control.read([GROUP]).ack(GROUP, P0, "member-1") is None
+    assert world.control.read([GROUP, "another"]).ack(GROUP, P0, "member-1") is None, (
+        "the topic is read again for its sake"
+    )
 
 
 def test_such_an_ack_is_taken_back_before_its_epoch_is_written(world: World) -> None:
@@ -863,7 +878,7 @@ def test_such_an_ack_is_taken_back_before_its_epoch_is_written(world: World) -> 
     for number in range(5):
         world.control.hold({key(holder=str(number)): Hold()})
 
-    assert world.another().read([GROUP]).ack(GROUP, P0) is None
+    assert world.another().read([GROUP]).ack(GROUP, P0, "member-1") is None
 
 
 def test_acks_are_told_of_the_groups_that_are_asked_about(world: World) -> None:

@@ -123,12 +123,13 @@ def test_another_cluster_to_which_the_addresses_lead_is_not_changed(
         target = wrong.target(partition)
         assert isinstance(target.tail(1), Interrupted)
         assert isinstance(target.write_markers(10**6, 0, 1), Interrupted)
-    with closing(KafkaMirrorCluster(Connection(kafka.bootstrap))) as right:
-        with closing(KafkaMirrorCluster(Connection(kafka.bootstrap), right.cluster_id())) as same:
-            assert topic in same.topics()
-            assert new not in same.topics()
-            assert same.committed([group]) == {group: {}}
-            assert same.target(partition).tail(1) == Tail(0, 0)
+    with closing(KafkaMirrorCluster(Connection(kafka.bootstrap))) as any_cluster:
+        cluster_id = any_cluster.cluster_id()
+    with closing(KafkaMirrorCluster(Connection(kafka.bootstrap), cluster_id)) as right:
+        assert topic in right.topics()
+        assert new not in right.topics()
+        assert right.committed([group]) == {group: {}}
+        assert right.target(partition).tail(1) == Tail(0, 0)
 
 
 def test_settings_are_set_and_others_stay(world: World) -> None:

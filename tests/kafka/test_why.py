@@ -61,7 +61,7 @@ def test_holds_owners_and_lag_are_told_while_no_api_server_answers(
         with StubAgent(kafka.bootstrap, group, topic, control_topic=control, client_id="pay\u202eer") as agent:
             until(lambda: agent.count(topic, 0) == agent.count(topic, 1) == 10, "all is read")
             client.control.hold({HoldKey(group, topic, 1, "pause/c/u-1"): Hold("INC-4711\x7f\u202e")})
-            until(lambda: any(a.epoch for a in client.control.read([group]).acks.values()), "it is obeyed")
+            until(lambda: any(acks[-1].epoch for acks in client.control.read([group]).acks.values()), "it is obeyed")
             producer.produce(topic, "more", partition=1)
             assert producer.flush(20) == 0
 

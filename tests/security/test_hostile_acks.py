@@ -41,7 +41,7 @@ class Topic:
         self.acks.take(*self.log[offset], 0, offset)
 
     def says(self, key: AckKey = KEY) -> Ack | None:
-        return self.acks.of([key.group]).get(key)
+        return next(reversed(self.acks.of([key.group]).get(key, ())), None)
 
 
 def test_groups_that_nobody_asks_about_leave_nothing_behind() -> None:
@@ -114,13 +114,44 @@ def test_an_epoch_that_was_not_reached_is_not_believed_once_it_is() -> None:
     assert topic.says() == Ack(100, 43, "m")
 
 
-def test_an_ack_that_is_not_believed_takes_the_place_of_the_one_before() -> None:
-    """As compaction will have it: whoever reads the topic later finds only the newest."""
+def test_an_ack_that_is_not_believed_takes_the_place_of_its_members_earlier_one() -> None:
     topic = Topic()
     topic.write(KEY, Ack(50, 42, "m"))
     topic.write(KEY, Ack(2**63 - 1, 42, "m"))
 
     assert (topic.says(), topic.acks.bytes) == (None, 0)
+
+
+def test_a_late_ack_of_a_former_owner_does_not_hide_the_owners() -> None:
+    """It was waiting for a broker when its member lost the partition, or its process was frozen."""
+    topic = Topic()
+    topic.write(KEY, Ack(50, 42, "owner"))
+    topic.write(KEY, Ack(0, -1, "former"))
+
+    assert topic.acks.of([MINE])[KEY] == (Ack(50, 42, "owner"), Ack(0, -1, "former"))
+
+
+def test_acks_of_very_many_members_for_one_partition_take_the_place_of_a_few() -> None:
+    topic = Topic()
+    for number in range(1_000):
+        topic.write(KEY, Ack(1, 0, f"m{number:03}"))
+
+    assert [ack.member for ack in topic.acks.of([MINE])[KEY]] == [f"m{1_000 - left:03}" for left in range(4, 0, -1)]
+    held = topic.acks.bytes
+    topic.write(KEY, Ack(1, 0, "m000"))
+    assert topic.acks.bytes == held
+
+
+def test_an_ack_that_is_not_believed_is_taken_back_also_where_another_member_has_spoken_since() -> None:
+    """Or whoever reads the topic once its epoch is reached would believe it."""
+    topic = Topic()
+    topic.write(KEY, Ack(10**12, 0, "one"))
+    topic.write(KEY, Ack(1, 0, "another"))
+    assert topic.acks.ahead() == (KEY,)
+
+    topic.write(KEY, Ack(2, 0, "one"))
+
+    assert topic.acks.ahead() == ()
 
 
 def test_what_is_ahead_is_remembered_to_be_taken_back_within_a_bound() -> None:

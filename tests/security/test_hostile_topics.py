@@ -158,4 +158,4 @@ def test_epochs_out_of_reach_are_taken_back_at_a_start(stage: Stage) -> None:
     for _ in range(5):
         stage.client.control.hold({HOLD: Hold()})
 
-    assert stage.fresh().control.read([GROUP]).ack(GROUP, ORDERS) is None
+    assert stage.fresh().control.read([GROUP]).ack(GROUP, ORDERS, "m") is None

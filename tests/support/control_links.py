@@ -34,7 +34,15 @@ class Link(Protocol):
     def has_found_it_lost(self) -> bool:
         """Whether it has noticed that the control topic was lost."""
 
+    @property
+    def acked(self) -> Mapping[str, bool]:
+        """Of acks that were sent, by their tags: whether the broker has them, or need not."""
+
     def ask(self, topics: Collection[str] = ()) -> int: ...
+
+    def send_ack(
+        self, group: str, partition: Partition, epoch: int, offset: int, generation: int, tag: str
+    ) -> None: ...
 
     def let_rebuilding_end(self) -> None:
         """See `Links.shorten`."""
@@ -52,6 +60,17 @@ class Links(Protocol):
 
 
 class _PythonLink(ControlLink):
+    def __init__(self, settings: Mapping[str, str], control_topic: str, acks_topic: str) -> None:
+        super().__init__(settings, control_topic, acks_topic)
+        self.acked: dict[str, bool] = {}
+
+    def send_ack(self, group: str, partition: Partition, epoch: int, offset: int, generation: int, tag: str) -> None:
+        def done(is_written: bool) -> None:
+            assert tag not in self.acked, "told twice"
+            self.acked[tag] = is_written
+
+        self.send_acks(group, "m-1", {partition: (epoch, offset)}, generation, done)
+
     @property
     def has_found_it_lost(self) -> bool:
         return self._lost_at is not None

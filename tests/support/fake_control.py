@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from tidegate.control.acks import with_newest, without
 from tidegate.control.codec import Unreadable, decode, encode_key, encode_value
 from tidegate.control.gates import Gates
 from tidegate.control.records import (
@@ -37,7 +38,7 @@ class FakeTopics:
     end: int = 0
     """The control topic's log end offset."""
     gates: Gates = field(default_factory=Gates)
-    acks: dict[AckKey, Ack] = field(default_factory=dict)
+    acks: dict[AckKey, tuple[Ack, ...]] = field(default_factory=dict)
     """Those that are believed, of every group."""
     heard: bool = False
     unreadable: int = 0
@@ -84,9 +85,10 @@ class FakeControlTopics:
         with self.topics.lock:
             self.topics.acks_exist = self.topics.heard = True
             key = AckKey(group, topic, partition)
-            self.topics.acks.pop(key, None)
-            if ack.epoch < max(self.topics.end, 1):
-                self.topics.acks[key] = ack
+            before = self.topics.acks.pop(key, ())
+            is_reached = ack.epoch < max(self.topics.end, 1)
+            if acks := with_newest(before, ack) if is_reached else without(before, ack.member):
+                self.topics.acks[key] = acks
             self.topics.version += 1
 
     def garble(self) -> None:
@@ -103,7 +105,8 @@ class FakeControlTopics:
             self.topics.end = 0
             self.topics.unreadable = 0
             self.topics.gates = Gates()
-            self.topics.acks = {key: ack for key, ack in self.topics.acks.items() if ack.epoch < 1}
+            of_no_epoch = {key: tuple(a for a in acks if a.epoch < 1) for key, acks in self.topics.acks.items()}
+            self.topics.acks = {key: acks for key, acks in of_no_epoch.items() if acks}
             self.topics.version += 1
 
     # --- the port -----------------------------------------------------------------------------------------------------

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tidegate.control.gates import Gates
-from tidegate.control.records import Ack
+from tidegate.control.records import Ack, AckKey
 from tidegate.kafka.model import TopicPartition
 
 
 def acked(gates: Gates, group: str, partition: TopicPartition, epoch: int | None = None) -> Ack | None:
-    """The ack, where it is of `epoch` (absent: the gate's own) or a later one; `None` for an open gate."""
+    """Its newest ack of `epoch` (absent: the gate's own) or a later one, whoever's; `None` for an open gate."""
     wanted = gates.epoch(group, partition) if epoch is None else epoch
-    ack = gates.ack(group, partition)
-    return ack if ack is not None and wanted is not None and ack.epoch >= wanted else None
+    acks = gates.acks.get(AckKey(group, partition.topic, partition.partition), ())
+    return next((ack for ack in reversed(acks) if wanted is not None and ack.epoch >= wanted), None)

@@ -213,7 +213,7 @@ def _gates(*, held: bool = True, acked: bool = False) -> Gates:
             gates.take(HoldKey(_GROUP, "orders", partition.partition, holder("conn", "uid")), hold, epoch)
         if acked:
             key = AckKey(_GROUP, "orders", partition.partition)
-            gates.acks = {**gates.acks, key: Ack(epoch, 42, _OWNER.member_id)}
+            gates.acks = {**gates.acks, key: (Ack(epoch, 42, _OWNER.member_id),)}
     return gates
 
 

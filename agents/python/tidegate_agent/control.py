@@ -137,10 +137,15 @@ class ControlLink:
     ) -> None:
         """Send acks; ``done`` is called once, maybe from another thread, with whether the broker has them all.
 
-        Acks of an earlier control topic are not sent: their epochs say nothing any more.
+        Acks of an earlier control topic are not sent: their epochs say nothing any more. Nor are those from before
+        there was one, for there is nobody to read them: once there is one, each partition is acked again. Waiting for
+        an ack topic, they would come after those of whoever owns the partitions by then.
         """
         if generation != self.known.generation:
             done(False)
+            return
+        if not generation:
+            done(True)
             return
         if not self._acks.send(group, member, acks, done):
             return

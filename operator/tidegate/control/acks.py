@@ -27,6 +27,9 @@ MOST_AHEAD: Final = 10_000
 
 MOST_LOOKS: Final = 4_096
 
+MOST_MEMBERS: Final = 4
+"""Whose acks of one partition are kept: the owner's, and late ones of members that owned it before."""
+
 _RECORD_BYTES: Final = 400
 """What an ack takes beside its texts, its places in dictionaries included."""
 
@@ -41,7 +44,10 @@ class _Look:
 
 @dataclass(slots=True)
 class Acks:
-    """The newest ack of each partition of the groups that are asked about.
+    """The newest acks of each partition of the groups that are asked about, one of each member.
+
+    An ack counts for as long as its member owns the partition, and one of a former owner may come after the owner's: it
+    was waiting for a broker, or its process was frozen. So it must not hide that.
 
     Beyond ``most_bytes`` the group that has most gives up its oldest: a flood costs only whoever it names.
     ``heard``: whether any agent of any group has ever said anything.
@@ -50,10 +56,11 @@ class Acks:
     most_bytes: int = MOST_BYTES
     heard: bool = False
     _asked: dict[str, None] = field(default_factory=dict)
-    _acks: dict[str, dict[AckKey, Ack]] = field(default_factory=dict)
+    _acks: dict[str, dict[AckKey, tuple[Ack, ...]]] = field(default_factory=dict)
     _bytes: dict[str, int] = field(default_factory=dict)
     _total: int = 0
-    _ahead: dict[AckKey, None] = field(default_factory=dict)
+    _ahead: dict[AckKey, tuple[str, ...]] = field(default_factory=dict)
+    """The members whose newest ack of a partition is not believed."""
     _looks: dict[int, list[_Look]] = field(default_factory=dict)
 
     @property
@@ -82,12 +89,13 @@ class Acks:
             self._asked.pop(group, None)
             self._asked[group] = None
 
-    def of(self, groups: Iterable[str]) -> dict[AckKey, Ack]:
-        """The acks of these groups; later records do not change the result."""
-        return {key: ack for group in groups for key, ack in self._acks.get(group, {}).items()}
+    def of(self, groups: Iterable[str]) -> dict[AckKey, tuple[Ack, ...]]:
+        """The acks of these groups, of each partition the newest last; later records do not change the result."""
+        return {key: acks for group in groups for key, acks in self._acks.get(group, {}).items()}
 
     def ahead(self) -> tuple[AckKey, ...]:
-        """Whose newest ack, of whatever group, was of an epoch that had not been reached: the newest of them."""
+        """Partitions, of whatever group, of which a member's newest ack was of an epoch that had not been reached: the
+        newest of them."""
         return tuple(self._ahead)
 
     # --- reading ------------------------------------------------------------------------------------------------------
@@ -129,26 +137,24 @@ class Acks:
     def take(self, key: AckKey, ack: Ack | None, partition: int, offset: int) -> None:
         """One record at its offset in this partition of the ack topic, ``None``: a tombstone. ``looked`` comes first.
 
-        A record takes the place of the one before it, whether or not it is believed: that one is gone once the log is
-        compacted.
+        A record takes the place of its member's earlier one, whether or not it is believed.
         """
-        kept = self._acks.get(key.group, {})
-        before = kept.pop(key, None)
-        if before is not None:
-            self._grow(key.group, -_weight(key, before))
-        self._ahead.pop(key, None)
+        before = self._acks.get(key.group, {}).pop(key, ())
+        self._grow(key.group, -_weight(key, before))
+        ahead = tuple(member for member in self._ahead.pop(key, ()) if ack is not None and member != ack.member)
         if ack is None:
             return
         self.heard = True
         # Epoch 0 is also what an agent says that has found no control record at all.
-        if ack.epoch >= max(self._reached(partition, offset) or 0, 1):
-            self._ahead[key] = None
+        is_ahead = ack.epoch >= max(self._reached(partition, offset) or 0, 1)
+        if is_ahead:
+            ahead = (*ahead, ack.member)[-MOST_MEMBERS:]
+        if ahead:
+            self._ahead[key] = ahead
             if len(self._ahead) > MOST_AHEAD:
                 del self._ahead[next(iter(self._ahead))]
-        elif key.group in self._asked:
-            self._acks.setdefault(key.group, kept)[key] = ack
-            self._grow(key.group, _weight(key, ack))
-            self._keep_bounded()
+        if key.group in self._asked:
+            self._keep(key, without(before, ack.member) if is_ahead else with_newest(before, ack))
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
@@ -157,6 +163,12 @@ class Acks:
         looks = self._looks.get(partition, [])
         at = bisect_right(looks, offset, key=lambda look: look.end)
         return looks[at].reached if at < len(looks) else None
+
+    def _keep(self, key: AckKey, acks: tuple[Ack, ...]) -> None:
+        if acks:
+            self._acks.setdefault(key.group, {})[key] = acks
+            self._grow(key.group, _weight(key, acks))
+            self._keep_bounded()
 
     def _keep_bounded(self) -> None:
         while self._total > self.most_bytes:
@@ -174,5 +186,15 @@ class Acks:
         self._total -= self._bytes.pop(group, 0)
 
 
-def _weight(key: AckKey, ack: Ack) -> int:
-    return _RECORD_BYTES + sys.getsizeof(key.group) + sys.getsizeof(key.topic) + sys.getsizeof(ack.member)
+def with_newest(before: tuple[Ack, ...], ack: Ack) -> tuple[Ack, ...]:
+    """One partition's acks, one of each member and the newest last, after one more."""
+    return (*without(before, ack.member), ack)[-MOST_MEMBERS:]
+
+
+def without(acks: tuple[Ack, ...], member: str) -> tuple[Ack, ...]:
+    return tuple(ack for ack in acks if ack.member != member)
+
+
+def _weight(key: AckKey, acks: tuple[Ack, ...]) -> int:
+    names = sys.getsizeof(key.group) + sys.getsizeof(key.topic)
+    return sum(_RECORD_BYTES + names + sys.getsizeof(ack.member) for ack in acks)

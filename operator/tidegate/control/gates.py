@@ -73,14 +73,14 @@ class Gates:
 
     ``runs``: the resets that are known to have been executed (``control.run_records``).
 
-    ``acks``: those that are believed, of the groups that were asked about (``control.acks``); ``heard``: whether any
-    agent of any group has ever said anything.
+    ``acks``: those that are believed, of the groups that were asked about, one of each member and the newest last
+    (``control.acks``); ``heard``: whether any agent of any group has ever said anything.
     """
 
     holds: dict[HoldKey, Held] = field(default_factory=dict)
     limits: dict[LimitKey, Limited] = field(default_factory=dict)
     runs: dict[RunKey, Run] = field(default_factory=dict)
-    acks: Mapping[AckKey, Ack] = field(default_factory=dict)
+    acks: Mapping[AckKey, tuple[Ack, ...]] = field(default_factory=dict)
     heard: bool = False
     clock_ms: int | None = None
     claims: Claims = field(default_factory=Claims)
@@ -89,7 +89,7 @@ class Gates:
     """``holds`` by the last part of their holders' names."""
     _own_tails: set[str] = field(default_factory=set, compare=False)
     """Those of which no copy has the holds."""
-    _acks_by_group: dict[str, dict[AckKey, Ack]] = field(default_factory=dict)
+    _acks_by_group: dict[str, dict[AckKey, tuple[Ack, ...]]] = field(default_factory=dict)
     """The same for ``acks``, by group."""
     _partitions: dict[PartitionKey, PartitionSeen] = field(default_factory=dict)
     _lent: bool = False
@@ -179,7 +179,7 @@ class Gates:
             self.runs[key] = run
         # Else somebody begins what another has begun before: the log's order decides whose it is.
 
-    def copy(self, acks: Mapping[AckKey, Ack], *, heard: bool) -> Gates:
+    def copy(self, acks: Mapping[AckKey, tuple[Ack, ...]], *, heard: bool) -> Gates:
         """One that goes its own way from here, with these acks."""
         self._lent = self._lent_partitions = True
         return replace(self, acks=acks, heard=heard, claims=self.claims.copy(), _acks_by_group={})
@@ -199,12 +199,12 @@ class Gates:
         """The holds whose holder's name ends in ``/`` and this."""
         return self._by_tail.get(tail, {})
 
-    def acks_of(self, group: str) -> Mapping[AckKey, Ack]:
-        """What the members of a group have said."""
+    def acks_of(self, group: str) -> Mapping[AckKey, tuple[Ack, ...]]:
+        """What the members of a group have said, of each partition the newest last."""
         if not self._acks_by_group and self.acks:
-            found: defaultdict[str, dict[AckKey, Ack]] = defaultdict(dict)
-            for key, ack in self.acks.items():
-                found[key.group][key] = ack
+            found: defaultdict[str, dict[AckKey, tuple[Ack, ...]]] = defaultdict(dict)
+            for key, acks in self.acks.items():
+                found[key.group][key] = acks
             self._acks_by_group = dict(found)
         return self._acks_by_group.get(group, {})
 
@@ -216,8 +216,10 @@ class Gates:
         """The newest hold's epoch; ``None``: the gate is open."""
         return max((held.epoch for held in self.holders(group, partition).values()), default=None)
 
-    def ack(self, group: str, partition: TopicPartition) -> Ack | None:
-        return self.acks.get(AckKey(group, partition.topic, partition.partition))
+    def ack(self, group: str, partition: TopicPartition, member: str) -> Ack | None:
+        """What this member has said last of the partition; ``""``: a consumer that assigns partitions itself."""
+        acks = self.acks.get(AckKey(group, partition.topic, partition.partition), ())
+        return next((ack for ack in acks if ack.member == member), None)
 
     def of_group(self, group: str) -> Iterator[tuple[HoldKey, Held]]:
         return ((key, held) for key, held in self.holds.items() if key.group == group)

@@ -65,7 +65,7 @@ class PartitionStanding:
 
 def managed_members(gates: Gates, group_id: str) -> frozenset[str]:
     """Ids of the members that were heard: an agent acks each partition it is given, open or closed."""
-    return frozenset(ack.member for ack in gates.acks_of(group_id).values() if ack.member)
+    return frozenset(ack.member for acks in gates.acks_of(group_id).values() for ack in acks if ack.member)
 
 
 def standings(
@@ -101,10 +101,8 @@ def _standing(
     epoch: int | None,
 ) -> PartitionStanding:
     newest = gates.epoch(group.group_id, partition)
-    ack = gates.ack(group.group_id, partition)
     # Whoever assigns partitions itself is in no description, and acks without a member id.
-    if ack is not None and ack.member != (owner.member_id if owner is not None else ""):
-        ack = None
+    ack = gates.ack(group.group_id, partition, owner.member_id if owner is not None else "")
     if newest is None:
         return PartitionStanding(Flow.OPEN, None, owner, ack)
     wanted = newest if epoch is None else epoch

@@ -139,7 +139,7 @@ def _partitions(kafka: KafkaSeen, group_id: str) -> tuple[PartitionTold, ...]:
             standing=stand.get(p),
             holds=_holds(gates, group_id, p),
             limits=limits.get(p, ()),
-            ack=gates.ack(group_id, p) if gates is not None else None,
+            ack=gates.ack(group_id, p, owners[p].member_id if p in owners else "") if gates is not None else None,
         )
         for p in known
     )

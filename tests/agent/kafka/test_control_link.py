@@ -14,10 +14,11 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from devstack import KafkaCluster
+from devstack.processes import eventually
 from support.control_links import JavaLinks, Link, Links, PythonLinks
 from support.needs import starts
 from support.stack_fixtures import Unique
-from tidegate.control.records import Hold, HoldKey, PartitionKey, PartitionSeen
+from tidegate.control.records import Ack, AckKey, Hold, HoldKey, PartitionKey, PartitionSeen
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Fenced
 from tidegate.kafka_client.client import KafkaClient
@@ -99,6 +100,26 @@ def scene(kafka: KafkaCluster, unique: Unique, links: Links) -> Iterator[Scene]:
     scene.until(lambda: scene.link.known.answered >= ticket and scene.gate() is not None, "the hold is read")
     yield scene
     scene.close()
+
+
+def test_nothing_is_acked_before_there_is_a_control_topic(kafka: KafkaCluster, unique: Unique, links: Links) -> None:
+    """An ack that waits for its topic would come after that of whoever owns the partition by then."""
+    topic = unique("control")
+    with (
+        closing(KafkaClient(Connection(kafka.bootstrap, control_topic=topic))) as client,
+        closing(links.open({"bootstrap.servers": kafka.bootstrap}, topic)) as link,
+    ):
+        ticket = link.ask()
+        assert eventually(lambda: link.known.answered >= ticket, WITHIN_S)
+        link.send_ack("payments", ORDERS, 0, -1, 0, "before")
+        assert eventually(lambda: link.acked == {"before": True}, WITHIN_S)
+        client.control.ensure()
+        epoch = client.control.hold({KEY: Hold("looked into", 1000)})[KEY]
+        assert eventually(lambda: link.known.generation == 1, WITHIN_S)
+        link.send_ack("payments", ORDERS, epoch, 7, 1, "then")
+        assert eventually(lambda: link.acked == {"before": True, "then": True}, WITHIN_S)
+
+        assert client.control.read(["payments"]).acks == {AckKey("payments", "orders", 0): (Ack(epoch, 7, "m-1"),)}
 
 
 def test_a_gate_stays_closed_until_its_holder_has_written_the_new_topic(scene: Scene) -> None:

@@ -19,7 +19,7 @@ def _gates(holds: dict[str, int] | None = None, acks: dict[TopicPartition, Ack] 
     gates = Gates()
     for holder, epoch in (holds or {}).items():
         gates.take(HoldKey(GROUP, ORDERS.topic, ORDERS.partition, holder), Hold(), epoch)
-    gates.acks = {AckKey(GROUP, p.topic, p.partition): ack for p, ack in (acks or {}).items()}
+    gates.acks = {AckKey(GROUP, p.topic, p.partition): (ack,) for p, ack in (acks or {}).items()}
     return gates
 
 
@@ -85,7 +85,7 @@ def test_an_owner_that_was_never_heard_is_unmanaged() -> None:
 
 def test_an_owner_that_was_heard_on_another_group_only_is_unmanaged() -> None:
     gates = _gates({"cli": 40})
-    gates.acks = {**gates.acks, AckKey("refunds", "orders", 1): Ack(50, 3, "m1")}
+    gates.acks = {**gates.acks, AckKey("refunds", "orders", 1): (Ack(50, 3, "m1"),)}
 
     assert standing(gates, OWNED, ORDERS).flow is Flow.UNMANAGED
 
@@ -148,6 +148,6 @@ def test_an_owner_that_cannot_tell_its_position_yet_has_none() -> None:
 
 def test_members_that_were_heard_are_told_group_by_group() -> None:
     gates = _gates(acks={ORDERS: Ack(1, 0, "m1"), OTHER: Ack(1, 0, "")})
-    gates.acks = {**gates.acks, AckKey("refunds", "orders", 0): Ack(1, 0, "r1")}
+    gates.acks = {**gates.acks, AckKey("refunds", "orders", 0): (Ack(1, 0, "r1"),)}
 
     assert managed_members(gates, GROUP) == {"m1"}

@@ -72,7 +72,8 @@ class Topics:
     def ack(self, *partitions: TopicPartition, member: str = A, offset: int = 42, epoch: int | None = None) -> Topics:
         for partition in partitions:
             key = AckKey(GROUP, partition.topic, partition.partition)
-            self.gates.acks = {**self.gates.acks, key: Ack(self._end if epoch is None else epoch, offset, member)}
+            ack = Ack(self._end if epoch is None else epoch, offset, member)
+            self.gates.acks = {**self.gates.acks, key: (ack,)}
         return self
 
 

@@ -177,10 +177,11 @@ class RunGates:
         owners = {p: member.member_id for member in group.members for p in member.assignment}
         go_on, not_expected = set(), set()
         for partition, epoch in epochs.items():
-            ack = gates.ack(self._group_id, partition)
             if partition not in owners or gates.holders(self._group_id, partition):
                 not_expected.add(partition)
-            elif ack is not None and ack.epoch > epoch and ack.member == owners[partition]:
+                continue
+            ack = gates.ack(self._group_id, partition, owners[partition])
+            if ack is not None and ack.epoch > epoch:
                 go_on.add(partition)
         return Reopened(frozenset(go_on), frozenset(not_expected))
 

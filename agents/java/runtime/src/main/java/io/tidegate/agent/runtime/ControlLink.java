@@ -97,6 +97,10 @@ final class ControlLink implements Link {
       done.accept(true);
     } else if (state.isStopped() || generation != known().generation()) {
       done.accept(false);
+    } else if (generation == 0) {
+      // There has been no control topic, so nobody reads acks; once there is one, each partition is
+      // acked again. Waiting for an ack topic, these would come after those of later owners.
+      done.accept(true);
     } else {
       acks.send(group, member, words, generation, done);
       start();

@@ -36,6 +36,7 @@ interface Link {
 
   /**
    * Send acks. Those of an earlier control topic are not sent: their epochs say nothing any more.
+   * Nor are those from before there was one, and these count as done.
    *
    * @param member the owner's member id in the group; empty for a consumer that has assigned its
    *     partitions itself
