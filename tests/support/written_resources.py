@@ -56,16 +56,9 @@ from tidegate.resources.approval import ApprovalStatus, OffsetResetApprovalSpec,
 from tidegate.resources.base import NOT_LOOKED_AT, ResourceModel, SpecModel, parse_spec
 from tidegate.resources.conditions import BACKED_UP, EFFECTIVE, RETAINED, Refusal, with_condition
 from tidegate.resources.connection import AllowSpec, ConnectionStatus, KafkaConnectionSpec
+from tidegate.resources.mirror_failover import FailedOverTopic, FailoverPhase, MirrorFailover
 from tidegate.resources.offset_backup import OffsetBackupSpec, OffsetBackupStatus
-from tidegate.resources.offset_mirror import (
-    CopyState,
-    FailedOverTopic,
-    FailoverPhase,
-    MirroredTopicStatus,
-    MirrorFailover,
-    OffsetMirrorSpec,
-    OffsetMirrorStatus,
-)
+from tidegate.resources.offset_mirror import CopyState, MirroredTopicStatus, OffsetMirrorSpec, OffsetMirrorStatus
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
 from tidegate.resources.pause import ConsumerGroupPauseSpec, PauseStatus
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus

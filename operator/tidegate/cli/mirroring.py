@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tidegate.cli.following import Step
     from tidegate.kube.client import KubeClient
     from tidegate.kube.ports import Object
-    from tidegate.resources.offset_mirror import MirrorFailover
+    from tidegate.resources.mirror_failover import MirrorFailover
 
 _TRIES: Final = 20
 
@@ -88,7 +88,8 @@ def failover_step(body: Object) -> Step:
     from tidegate.cli.following import Step
     from tidegate.resources.base import has_readable_status, read_status
     from tidegate.resources.conditions import READY, STALLED, find_condition, is_true
-    from tidegate.resources.offset_mirror import FailoverPhase, OffsetMirrorStatus
+    from tidegate.resources.mirror_failover import FailoverPhase
+    from tidegate.resources.offset_mirror import OffsetMirrorStatus
 
     if not has_readable_status(OffsetMirrorStatus, body):
         return Step("its status was written by another version and can't be read")

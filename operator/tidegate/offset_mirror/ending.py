@@ -15,14 +15,8 @@ from tidegate.mirror.ports import MirrorCluster
 from tidegate.offset_mirror.carrier import Carrier
 from tidegate.offset_mirror.course import Course
 from tidegate.printable import visible
-from tidegate.resources.offset_mirror import (
-    CarriedGroups,
-    FailedOverTopic,
-    FailoverPhase,
-    MirroredTopicStatus,
-    MirrorFailover,
-    OffsetMirrorStatus,
-)
+from tidegate.resources.mirror_failover import FailedOverTopic, FailoverPhase, MirrorFailover
+from tidegate.resources.offset_mirror import CarriedGroups, MirroredTopicStatus, OffsetMirrorStatus
 
 _log = logging.getLogger(__name__)
 

@@ -12,13 +12,8 @@ from tidegate.kube.ports import Object, name_of, namespace_of
 from tidegate.mirror.ports import MirrorCluster
 from tidegate.resources.base import has_readable_status, read_status
 from tidegate.resources.conditions import Refusal
-from tidegate.resources.offset_mirror import (
-    CopyState,
-    FailoverPhase,
-    MirroredTopicStatus,
-    OffsetMirrorSpec,
-    OffsetMirrorStatus,
-)
+from tidegate.resources.mirror_failover import FailoverPhase
+from tidegate.resources.offset_mirror import CopyState, MirroredTopicStatus, OffsetMirrorSpec, OffsetMirrorStatus
 
 NO_FAILOVER: Final = "NoFailover"
 

@@ -19,7 +19,8 @@ from tidegate.offset_mirror.copying import Clusters, Copying
 from tidegate.offset_mirror.course import Course
 from tidegate.offset_mirror.ending import fence_all, lacking, settle
 from tidegate.offset_mirror.status import Before, Told, draining, failed_over, fencing, waiting
-from tidegate.resources.offset_mirror import FailoverPhase, MirrorFailover, OffsetMirrorSpec
+from tidegate.resources.mirror_failover import FailoverPhase, MirrorFailover
+from tidegate.resources.offset_mirror import OffsetMirrorSpec
 from tidegate.threads import in_thread
 
 

@@ -61,7 +61,8 @@ from tidegate.offset_mirror.status import (
 from tidegate.offset_mirror.topics import wanted
 from tidegate.resources.base import InvalidResource, has_readable_status, parse_spec, read_status
 from tidegate.resources.conditions import OBSERVING, READY, Refusal, is_true
-from tidegate.resources.offset_mirror import MOST_TOPICS, FailoverPhase, OffsetMirrorSpec, OffsetMirrorStatus
+from tidegate.resources.mirror_failover import MOST_TOPICS, FailoverPhase
+from tidegate.resources.offset_mirror import OffsetMirrorSpec, OffsetMirrorStatus
 from tidegate.service.metrics import Metrics
 from tidegate.threads import in_thread
 

@@ -12,13 +12,8 @@ from tidegate.offset_mirror.course import Course
 from tidegate.offset_mirror.preparing import Prepared
 from tidegate.offset_mirror.topics import Copied, wanted
 from tidegate.resources.base import InvalidResource, parse_spec
-from tidegate.resources.offset_mirror import (
-    MOST_TOPICS,
-    CopyState,
-    MirroredTopicStatus,
-    OffsetMirrorSpec,
-    OffsetMirrorStatus,
-)
+from tidegate.resources.mirror_failover import MOST_TOPICS
+from tidegate.resources.offset_mirror import CopyState, MirroredTopicStatus, OffsetMirrorSpec, OffsetMirrorStatus
 
 
 def rows_of(prepared: Prepared, known: Mapping[str, MirroredTopicStatus]) -> tuple[MirroredTopicStatus, ...]:

@@ -24,7 +24,8 @@ from tidegate.resources.conditions import (
     stalled,
     with_condition,
 )
-from tidegate.resources.offset_mirror import CarriedGroups, FailoverPhase, MirrorFailover, OffsetMirrorStatus
+from tidegate.resources.mirror_failover import FailoverPhase, MirrorFailover
+from tidegate.resources.offset_mirror import CarriedGroups, OffsetMirrorStatus
 
 COPIES_IN_SYNC: Final = "CopiesInSync"
 COPIES_LAGGING: Final = "CopiesLagging"

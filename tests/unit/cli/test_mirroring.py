@@ -18,7 +18,7 @@ from tidegate.cli.mirroring import (
     failover_table,
 )
 from tidegate.kube.ports import MIRRORS, Kind, Object
-from tidegate.resources.offset_mirror import FailedOverTopic, FailoverPhase, MirrorFailover
+from tidegate.resources.mirror_failover import FailedOverTopic, FailoverPhase, MirrorFailover
 
 SPEC: dict[str, Any] = {
     "source": {"name": "old"},

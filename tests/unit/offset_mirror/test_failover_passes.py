@@ -14,7 +14,7 @@ from tidegate.kube.ports import MIRRORS
 from tidegate.mirror.model import Interrupted
 from tidegate.mirror.ports import GroupOffset
 from tidegate.offset_mirror.ids import ProducerIdsInStatus
-from tidegate.resources.offset_mirror import FailoverPhase, MirrorFailover
+from tidegate.resources.mirror_failover import FailoverPhase, MirrorFailover
 
 P0 = TopicPartition("t", 0)
 
