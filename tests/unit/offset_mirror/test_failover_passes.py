@@ -38,17 +38,17 @@ def failed_over(world: World, **asked: bool) -> MirrorFailover:
     return found
 
 
-def failed_back(world: World) -> None:
+def failed_back(world: World, name: str = "back") -> None:
     """The mirror of the world is another one from now on, in the other direction."""
-    world.name = "back"
     world.spec = {
-        "source": {"name": "there"},
-        "target": {"name": "here"},
+        "source": world.spec["target"],
+        "target": world.spec["source"],
         "topics": {"include": ["t"]},
         "groups": {"include": ["*"], "interval": "1s"},
-        "failbackFrom": {"name": "m"},
+        "failbackFrom": {"name": world.name},
     }
-    world.kube.create(MIRRORS, "ns", "back", world.spec, "2026-11-21T12:00:00Z")
+    world.name = name
+    world.kube.create(MIRRORS, "ns", name, world.spec, "2026-11-21T12:00:00Z")
 
 
 def test_a_failover_ends_where_the_source_does_and_says_so(world: World) -> None:
@@ -197,6 +197,23 @@ def test_a_mirror_in_the_other_direction_goes_on_from_the_failover(world: World)
     world.passes(lambda: world.here.log("t").end == world.there.log("t").end)
     assert world.here.log("t").visible() == world.there.log("t").visible()
     assert failed_over(world).topics[0].ends == (world.there.log("t").end, world.there.log("t", 1).end)
+
+
+def test_one_may_move_as_often_as_one_likes(world: World) -> None:
+    world.here.offsets["g"] = {P0: GroupOffset(7)}
+    world.copied()
+    here, there = world.here, world.there
+    for name in ("second", "third", "fourth"):
+        failed_over(world)
+        here, there = there, here
+        here.write("t", 3)
+        here.offsets["g"] = {P0: GroupOffset(here.log("t").end - 1)}
+        failed_back(world, name)
+        world.copied()
+        world.passes(lambda here=here, there=there: there.offsets["g"] == here.offsets["g"])  # type: ignore[misc]
+
+        for number in range(2):
+            assert there.log("t", number).visible() == here.log("t", number).visible()
 
 
 def test_records_that_were_never_copied_are_not_dropped_silently(world: World) -> None:
