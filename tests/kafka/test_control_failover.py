@@ -81,7 +81,7 @@ class Scene:
         self.until(sent, f"the ack of partition {partition} is written")
 
     def acked(self, partition: int) -> int | None:
-        ack = self.gates.ack(GROUP, TopicPartition("orders", partition))
+        ack = self.gates.ack(GROUP, TopicPartition("orders", partition), MEMBER)
         return None if ack is None else ack.offset
 
     def closed(self, partition: int) -> int | None:

@@ -123,10 +123,8 @@ def pause(stage: Stage, partitions: list[TopicPartition]) -> tuple[float, float]
 def opened(stage: Stage, epochs: dict[TopicPartition, int]) -> bool:
     """Whether nobody holds them any more, and their owners have said so after the holds of these epochs."""
     gates = stage.client.control.read([GROUP])
-    acks = {p: gates.ack(GROUP, p) for p in epochs}
     return all(
-        gates.epoch(GROUP, p) is None and (ack := acks[p]) is not None and ack.epoch > epoch
-        for p, epoch in epochs.items()
+        gates.epoch(GROUP, p) is None and acked(gates, GROUP, p, epoch + 1) is not None for p, epoch in epochs.items()
     )
 
 

@@ -31,6 +31,7 @@ from kafka.structs import TopicPartition as KafkaPartition
 
 from devstack.processes import eventually
 from support.limits import write_limit
+from support.obeyed import acked
 from tidegate.control.records import Ack, Hold, HoldKey, LimitKey
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
@@ -386,8 +387,8 @@ class Scene:
         found: list[Ack] = []
 
         def there() -> bool:
-            ack = self.control.read([self.group]).ack(self.group, TopicPartition(self.topic, partition))
-            if ack is not None and ack.epoch >= epoch:
+            ack = acked(self.control.read([self.group]), self.group, TopicPartition(self.topic, partition), epoch)
+            if ack is not None:
                 found.append(ack)
             return bool(found)
 

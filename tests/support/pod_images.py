@@ -10,9 +10,11 @@ from devstack import MissingPrerequisiteError, StackError
 from devstack.images import build_image
 from devstack.spark_operator import spark_operator_image
 from devstack.toolcache import say
-from support.pods import APPLICATION
+from support.java_builds import packaged
+from support.pods import APPLICATION, SPRING_BOOT
 
 APPLICATION_IMAGE: Final = "docker.io/library/bookkeeper:dev"
+SPRING_BOOT_IMAGE: Final = "docker.io/library/bookkeeper-spring-boot:dev"
 
 
 def build_images() -> list[Path]:
@@ -23,9 +25,10 @@ def build_images() -> list[Path]:
     application = build_image(
         "bookkeeper", name=APPLICATION_IMAGE, context=APPLICATION, dockerfile=APPLICATION / "Dockerfile"
     )
+    spring_boot = build_image("bookkeeper", name=SPRING_BOOT_IMAGE, context=packaged(), dockerfile=SPRING_BOOT)
     ours = [build_image(target) for target in ("operator", "agent", "spark")]
     spark_operator_image()
-    return [*ours, application]
+    return [*ours, application, spring_boot]
 
 
 def main() -> int:

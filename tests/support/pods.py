@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -19,6 +19,8 @@ from support.operator_process import Body, until
 
 APPLICATION: Final = Path(__file__).resolve().parents[1] / "e2e" / "cluster" / "application"
 """The build context of the application's image."""
+SPRING_BOOT: Final = APPLICATION.with_name("spring_boot") / "Dockerfile"
+"""The same with Spring Boot: its build context has ``boot.jar``."""
 
 T = TypeVar("T")
 
@@ -96,11 +98,20 @@ class Application:
             },
         }
 
+    def like(self, name: str, **fields: Any) -> Application:
+        """Another one in the same place."""
+        return replace(self, name=name, **fields)
+
     def deploy(self) -> None:
         """Apply it and wait until every partition flows."""
         self.kubectl.apply(self.manifest)
         self.wait_available(self.replicas)
         self.ledger.wait_flowing(self.partitions, 90)
+
+    def delete(self) -> None:
+        """Returns when its pods are gone."""
+        self.kubectl("delete", "-n", self.namespace, f"deployment/{self.name}", f"--timeout={SLOW_S:.0f}s")
+        until(lambda: not self.all_pods(), f"no pod of {self.name} is left", timeout_s=SLOW_S)
 
     def scale(self, replicas: int) -> None:
         """As a person does; returns when the pods are there, or gone."""

@@ -14,8 +14,12 @@ import pytest
 
 from apiserver.offsets import commit, committed
 from devstack.images import build_image, image_name
+from support.checker import ResetRun, check
+from support.clients import SteadyProducer
 from support.earlier_versions import BEFORE_VERSIONS, is_here, unpacked
+from support.ledger import Ledger
 from support.operator_process import until
+from support.pod_images import SPRING_BOOT_IMAGE
 from support.pod_stage import (
     AGENT_INIT_CONTAINER,
     APPLICATION_NAMESPACE,
@@ -26,7 +30,7 @@ from support.pod_stage import (
     TIDEGATE_NAMESPACE,
     PodStage,
 )
-from support.pods import longest_silence, wait_ready
+from support.pods import longest_silence, make_topics, wait_ready
 from support.rights import Right, rules_of, used
 from tidegate.resources.reset import ResetPhase
 
@@ -34,6 +38,7 @@ pytestmark = pytest.mark.e2e_cluster
 
 SETTLED: Final = "180s"
 NOBODY_WAITS_LONGER_S: Final = 25.0
+RESET: Final = {"apiVersion": "tidegate.io/v1alpha1", "kind": "OffsetReset"}
 MANUAL: Final = {"to": {"shiftBy": -30}, "engine": "Direct", "approval": "Manual"}
 
 
@@ -141,6 +146,64 @@ def test_one_partition_of_the_live_group_is_paused_and_the_others_flow(stage: Po
     assert [d for d in stage.ledger.deliveries(paused_at) if (d.topic, d.partition) == held] == []
     stage.kubectl("delete", "-n", APPLICATION_NAMESPACE, "consumergrouppause/one", f"--timeout={SETTLED}")
     stage.ledger.wait_flowing(stage.application.partitions)
+
+
+def test_a_spring_boot_deployment_is_paused_and_reset_by_a_label_alone(stage: PodStage) -> None:
+    topic, ledger_topic, target = "invoices", "invoices-ledger", 5
+    make_topics(stage.kafka.bootstrap, {topic: 3, ledger_topic: 1})
+    spring = {
+        "SPRING_KAFKA_BOOTSTRAP_SERVERS": stage.kafka.bootstrap,
+        "SPRING_KAFKA_CONSUMER_AUTO_OFFSET_RESET": "earliest",
+        "JAVA_TOOL_OPTIONS": "-Xmx96m -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    }
+    with (
+        SteadyProducer(stage.kafka.bootstrap, topic, 3, 10.0) as producer,
+        Ledger(stage.kafka.bootstrap, ledger_topic) as ledger,
+    ):
+        application = stage.application.like(
+            "invoicing",
+            image=SPRING_BOOT_IMAGE,
+            topic=topic,
+            ledger=ledger,
+            ledger_topic=ledger_topic,
+            partitions=tuple((topic, number) for number in range(3)),
+            replicas=1,
+            environment=spring,
+            labels={"tidegate.io/inject": "java"},
+        )
+        stage.stopwatch.step("Spring Boot application managed by a label, until it flows", application.deploy)
+        held = application.partitions[0]
+        stage.kubectl.apply(
+            pause("one-of-java", group=application.group, partitions=[{"topic": topic, "partitions": [0]}])
+        )
+        status = wait_ready(stage.kubectl, APPLICATION_NAMESPACE, "consumergrouppause/one-of-java")["status"]
+        paused_at = time.time()
+        ledger.wait_flowing(application.partitions[1:])
+
+        assert (status["phase"], status["method"], status["partitionsPaused"]) == ("Paused", "Agent", 1)
+        assert [d for d in ledger.deliveries(paused_at) if (d.topic, d.partition) == held] == []
+        stage.kubectl("delete", "-n", APPLICATION_NAMESPACE, "consumergrouppause/one-of-java", f"--timeout={SETTLED}")
+        ledger.wait_flowing(application.partitions)
+
+        asked = time.time()
+        to = {"connectionRef": {"name": "kafka"}, "group": application.group, "to": {"offset": target}}
+        stage.kubectl.apply(RESET | {"metadata": _named("java-back"), "spec": {**to, "engine": "Direct"}})
+        reset = wait_ready(stage.kubectl, APPLICATION_NAMESPACE, "offsetreset/java-back")["status"]
+        ended = time.time()
+
+        assert (reset["phase"], reset["way"]) == ("Succeeded", "Gated")
+        ledger.wait_for(
+            lambda: all(
+                sum((d.topic, d.partition, d.offset) == (*p, target) for d in ledger.deliveries()) == 2
+                for p in application.partitions
+            ),
+            60,
+            "each partition went on at the target",
+        )
+        run = ResetRun(asked, ended, dict.fromkeys(application.partitions, target))
+        verdict = check(ledger.deliveries(), producer.acked_offsets(), [run], drained=False)
+        assert verdict.clean, verdict.complaints()
+        application.delete()
 
 
 def test_no_password_is_in_anything_that_the_cluster_or_a_log_shows(stage: PodStage) -> None:
