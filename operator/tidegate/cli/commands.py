@@ -50,6 +50,8 @@ COMMANDS: Final = (
     _command("undo", "NAME", "undo an OffsetReset by another one", "undoing"),
     _command("pause", "GROUP OPTIONS", "pause consumer groups by a ConsumerGroupPause each", "pause_resources"),
     _command("resume", "NAME", "resume what a ConsumerGroupPause pauses", "pause_resources"),
+    _command("mirror failover", "NAME", "end the copying of an OffsetMirror for good", "mirroring"),
+    _command("mirror failback", "NAME OPTIONS", "copy back what was written since that failover", "mirroring"),
     _command("parity", "OPTIONS", "whether offsets of another cluster mean the same records here", "parity"),
     _command("topics", "OPTIONS", "between which times the partitions of topics were created", "topics"),
     # Before ``audit``, with which it begins.
