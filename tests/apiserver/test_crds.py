@@ -426,6 +426,8 @@ STATUSES: dict[str, dict[str, Any]] = {
                 "seeded": True,
                 "state": "Drifted",
                 "lag": 7,
+                "writers": [4000, 4711],
+                "adopted": [100, 0],
             }
         ],
         "inSync": "11/12",
@@ -442,6 +444,14 @@ STATUSES: dict[str, dict[str, Any]] = {
             "inUseSuchAs": "payments",
             "failure": "it is not allowed",
             "at": "2026-11-20T14:00:00Z",
+        },
+        "failover": {
+            "phase": "Done",
+            "fenceId": 4712,
+            "at": "2026-11-20T15:00:00Z",
+            "sourceAnswered": True,
+            "notCopied": 7,
+            "topics": [{"name": "orders", "ends": [100, 7], "lacks": [0, 7], "message": "they differ"}],
         },
         "conditions": settled(conditions.IN_SYNC),
     },

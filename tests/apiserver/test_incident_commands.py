@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import tarfile
 from pathlib import Path
 
@@ -13,37 +10,14 @@ import pytest
 
 from apiserver.offsets import committed, produce
 from apiserver.own_topics import Own
+from apiserver.shell import Shell
 from devstack import ApiServer, KafkaCluster
 from support.operator_process import OperatorProcess, Resources, until
 from support.stack_fixtures import MakeTopic, Unique
 from support.stub_agent import StubAgent
 from tidegate.control.records import Hold, HoldKey
 
-ROOT = Path(__file__).resolve().parents[2]
 PARTITIONS = 2
-
-
-class Shell:
-    """Runs `tidegate` as a person does."""
-
-    def __init__(self, kubeconfig: Path) -> None:
-        self._environment = os.environ | {"PYTHONPATH": str(ROOT / "operator"), "KUBECONFIG": str(kubeconfig)}
-
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "tidegate.cli.main", *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=self._environment,
-        )
-
-    def __call__(self, *arguments: str, code: int = 0) -> str:
-        """Both outputs."""
-        with self.start(*arguments) as process:
-            out, err = process.communicate(timeout=180)
-        assert process.returncode == code, out + err
-        return out + err
 
 
 @pytest.fixture

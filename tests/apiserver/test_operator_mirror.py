@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
+from apiserver.mirrors import KEPT, assert_equal, delete, end_of, has_all
 from apiserver.offsets import commit, committed, produce
 from devstack import KafkaCluster
 from support.mirror.random_topic import RandomTopic, consumed
@@ -36,21 +36,6 @@ def mirrored(
     return resources
 
 
-KEPT = {"retention.ms": "-1"}
-"""Random logs have records of earlier years."""
-
-
-def end_of(cluster: KafkaCluster, topic: str, partition: int = 0) -> int:
-    """0 where there is no such topic yet."""
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "looks", "log_level": 0})
-    try:
-        if topic not in consumer.list_topics(timeout=30).topics:
-            return 0
-        return int(consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30, cached=False)[1])
-    finally:
-        consumer.close()
-
-
 def counted(resources: Resources, state: str, topic: str, name: str = "m") -> Body | None:
     """The mirror, once it says that the topic is in this state."""
     body = resources.get_mirror(name)
@@ -61,23 +46,6 @@ def counted(resources: Resources, state: str, topic: str, name: str = "m") -> Bo
 def recreate(cluster: KafkaCluster, make_topic: MakeTopic, topic: str) -> None:
     delete(cluster, topic)
     make_topic(name=topic, config=KEPT)
-
-
-def delete(cluster: KafkaCluster, topic: str) -> None:
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    admin.delete_topics([topic])[topic].result(30)
-    until(lambda: topic not in admin.list_topics(timeout=30).topics, f"{topic} is gone")
-
-
-def assert_equal(kafka: KafkaCluster, elsewhere: KafkaCluster, topic: str) -> None:
-    """Start, end and all that readers of committed records see of partition 0."""
-    theirs, ours = consumed(kafka.bootstrap, topic), consumed(elsewhere.bootstrap, topic)
-    assert ours[:2] == theirs[:2]
-    assert ours[2] == theirs[2]
-
-
-def has_all(kafka: KafkaCluster, elsewhere: KafkaCluster, topic: str, partition: int = 0) -> bool:
-    return end_of(elsewhere, topic, partition) == end_of(kafka, topic, partition)
 
 
 def test_a_topic_has_the_same_offsets_in_two_clusters_though_the_operator_is_killed(

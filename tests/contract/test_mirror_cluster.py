@@ -15,13 +15,13 @@ from devstack import KafkaCluster
 from support.mirror.fake_cluster import FakeMirrorCluster
 from support.needs import starts
 from support.operator_process import until
-from support.stack_fixtures import Unique
+from support.stack_fixtures import MakeTopic, Unique
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.errors import GroupNotEmpty, UnknownPartitions
+from tidegate.kafka.errors import GroupNotEmpty, Unavailable, UnknownPartitions
 from tidegate.kafka.model import LogBounds, TopicPartition
 from tidegate.kafka_client.mirror_cluster import KafkaMirrorCluster
 from tidegate.mirror.batches import read_batches
-from tidegate.mirror.model import Interrupted
+from tidegate.mirror.model import Interrupted, Tail
 from tidegate.mirror.ports import GroupOffset, MirrorCluster
 from tidegate.mirror.source import SourceRead
 
@@ -104,6 +104,32 @@ def test_a_topic_is_created_once_with_its_partitions_and_settings(world: World) 
     assert world.cluster.settings([topic, "none"]).keys() == {topic}
     settings = world.cluster.settings([topic])[topic]
     assert (settings["retention.ms"], settings["cleanup.policy"]) == ("-1", "delete")
+
+
+@pytest.mark.kafka
+def test_another_cluster_to_which_the_addresses_lead_is_not_changed(
+    kafka: KafkaCluster, make_topic: MakeTopic, unique: Unique
+) -> None:
+    topic, group, new = make_topic(), unique("group"), unique("topic")
+    partition = TopicPartition(topic, 0)
+    with closing(KafkaMirrorCluster(Connection(kafka.bootstrap), "another")) as wrong:
+        for ask in (
+            wrong.topics,
+            lambda: wrong.create_topic(new, 1, {}),
+            lambda: wrong.commit(group, {partition: GroupOffset(3)}),
+        ):
+            with pytest.raises(Unavailable, match="and not to another"):
+                ask()
+        target = wrong.target(partition)
+        assert isinstance(target.tail(1), Interrupted)
+        assert isinstance(target.write_markers(10**6, 0, 1), Interrupted)
+    with closing(KafkaMirrorCluster(Connection(kafka.bootstrap))) as any_cluster:
+        cluster_id = any_cluster.cluster_id()
+    with closing(KafkaMirrorCluster(Connection(kafka.bootstrap), cluster_id)) as right:
+        assert topic in right.topics()
+        assert new not in right.topics()
+        assert right.committed([group]) == {group: {}}
+        assert right.target(partition).tail(1) == Tail(0, 0)
 
 
 def test_settings_are_set_and_others_stay(world: World) -> None:

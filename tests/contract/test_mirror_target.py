@@ -16,6 +16,7 @@ from tidegate.kafka.model import TopicPartition
 from tidegate.kafka_client.mirror_clients import MirrorTarget, new_producer_id
 from tidegate.kafka_client.wire import Wire
 from tidegate.mirror.batches import Stamp, restamped
+from tidegate.mirror.fencing import LAST_EPOCH
 from tidegate.mirror.model import Appended, Interrupted, Refusal, Tail
 from tidegate.mirror.ports import Target
 from tidegate.mirror.records import filler
@@ -133,6 +134,15 @@ def test_markers_are_refused_only_when_they_are_older(log: Log) -> None:
     assert log.markers(2) == 1
     assert log.data(2, 3) == 11
     assert log.tail().end == 14
+
+
+def test_after_a_marker_of_the_largest_epoch_nothing_of_that_producer_is_taken(log: Log) -> None:
+    log.data(0, 0)
+    assert log.markers(LAST_EPOCH) == 1
+
+    assert log.data(0, 3) == log.data(2, 0) == INVALID_EPOCH
+    assert log.markers(1) == log.markers(LAST_EPOCH - 1) == 0
+    assert log.data(LAST_EPOCH - 1, 0) == INVALID_EPOCH
 
 
 def test_an_unknown_producer_may_begin_with_any_sequence_number(log: Log) -> None:

@@ -149,7 +149,7 @@ class Stage:
 
         until(is_copied, "it is copied", timeout_s=20)
         carrier = Carrier(source, target, lambda group: group == self.group, lambda: True, clock.monotonic, clock.now)
-        told = carrier.carry({partition: copying.offset or 0})
+        told = carrier.carry({partition: copying.offset or 0}, {self.topic: source.topics()[self.topic].topic_id})
         assert told.total, f"allow the principal Describe on group {self.group}, which is not seen without it"
         if told.failure:
             raise NotAuthorized(told.failure)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from support.mirror.simulation import Faults, World
 from support.mirror.source_log import SourceLog
+from tidegate.mirror import comparison, source
 from tidegate.mirror.states import Way
 
 STEPS = 100
@@ -67,6 +68,20 @@ def test_late_data_of_any_writer_harms_nothing(seed: int, trims: bool, way: Way)
 @settings(max_examples=20)
 def test_drift_is_seen_before_a_second_append(seed: int, compacts: bool, trims: bool, way: Way) -> None:
     world = run(seed, ANYTHING, compacts=compacts, trims=trims, way=way)
+
+    if world.stopped:
+        assert all(stopped.drifted for stopped in world.stopped), world.stopped
+    else:
+        world.assert_equal()
+
+
+@given(seed=SEEDS, compacts=st.booleans(), trims=st.booleans())
+@settings(max_examples=20)
+def test_what_is_compared_in_parts_is_equal_as_well(seed: int, compacts: bool, trims: bool) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (source, comparison):
+            patch.setattr(module, "ENOUGH_RECORDS", 2)
+        world = run(seed, ANYTHING, compacts=compacts, trims=trims)
 
     if world.stopped:
         assert all(stopped.drifted for stopped in world.stopped), world.stopped

@@ -56,6 +56,7 @@ from tidegate.resources.approval import ApprovalStatus, OffsetResetApprovalSpec,
 from tidegate.resources.base import NOT_LOOKED_AT, ResourceModel, SpecModel, parse_spec
 from tidegate.resources.conditions import BACKED_UP, EFFECTIVE, RETAINED, Refusal, with_condition
 from tidegate.resources.connection import AllowSpec, ConnectionStatus, KafkaConnectionSpec
+from tidegate.resources.mirror_failover import FailedOverTopic, FailoverPhase, MirrorFailover
 from tidegate.resources.offset_backup import OffsetBackupSpec, OffsetBackupStatus
 from tidegate.resources.offset_mirror import CopyState, MirroredTopicStatus, OffsetMirrorSpec, OffsetMirrorStatus
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
@@ -611,6 +612,16 @@ def _mirrors() -> Iterator[Written]:
     same_cluster = Refusal(mirror.SAME_CLUSTER, "KafkaConnections old and new reach the same cluster, c")
     yield row("same_cluster", mirror.refused(before, same_cluster).status, failed, "Degraded")
     yield row("suspended", mirror.suspended(known).status, current, "Suspended", suspend=True)
+    lacks = "the copies of 1 partition(s) lack 7 offset(s), such as orders-0, which lacks 7"
+    draining = mirror.draining(known, mirror.Told(in_sync), lacks).status
+    yield row("failover_draining", draining, in_progress, "Progressing", failover={})
+    begun = MirrorFailover(phase=FailoverPhase.FENCING, fence_id=7)
+    yield row("failover_fencing", mirror.fencing(known, begun).status, in_progress, "Progressing", failover={})
+    ended = FailedOverTopic(name="orders", ends=(100,), lacks=(0,))
+    done = MirrorFailover(
+        phase=FailoverPhase.DONE, fence_id=7, at=_NOW, source_answered=True, not_copied=0, topics=(ended,)
+    )
+    yield row("failed_over", mirror.failed_over(known, done).status, current, "Healthy", failover={})
 
 
 def written() -> tuple[Written, ...]:

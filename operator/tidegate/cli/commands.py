@@ -53,6 +53,8 @@ COMMANDS: Final = (
     _command("freeze", "CONNECTION OPTIONS", "nothing new begins through a KafkaConnection", "freezing"),
     _command("thaw", "CONNECTION", "what waits because of that begins again", "freezing"),
     _command("bundle", "OPTIONS", "a support archive, without credentials and records", "bundling"),
+    _command("mirror failover", "NAME", "end the copying of an OffsetMirror for good", "mirroring"),
+    _command("mirror failback", "NAME OPTIONS", "copy back what was written since that failover", "mirroring"),
     _command("parity", "OPTIONS", "whether offsets of another cluster mean the same records here", "parity"),
     _command("topics", "OPTIONS", "between which times the partitions of topics were created", "topics"),
     # Before ``audit``, with which it begins.

@@ -36,7 +36,7 @@ _BATCH: Final = 1000
 
 # A topic that was deleted while it was read: the next call sees that. And librdkafka looks for the coordinator of the
 # group that it wants named, though nothing is joined or committed: no right on that group is needed.
-_PASSING: Final = UNKNOWN_PARTITION | {KafkaError._PARTITION_EOF, KafkaError.GROUP_AUTHORIZATION_FAILED}
+_PASSING: Final = UNKNOWN_PARTITION | {KafkaError.GROUP_AUTHORIZATION_FAILED}
 
 
 class ControlReader:
@@ -136,6 +136,9 @@ class ControlReader:
                     "group.id": "tidegate-control",
                     "enable.auto.commit": False,
                     "enable.auto.offset.store": False,
+                    # The last records of a compacted log, or of a transaction, may not be there: it tells that there
+                    # is nothing more. A position may still be that from before the topic was read again.
+                    "enable.partition.eof": True,
                     "auto.offset.reset": "earliest",
                     # What a fenced operator could not commit is not there.
                     "isolation.level": "read_committed",
@@ -218,16 +221,19 @@ class ControlReader:
             raise failure(error.args[0], f"read topic {self._names[0]}") from error
         acks: list[tuple[AckKey, Ack | None, int, int]] = []
         for message in messages:
+            topic, number, offset = message.topic(), message.partition(), message.offset()
             problem = message.error()
-            if problem is not None:
+            if problem is not None and problem.code() != KafkaError._PARTITION_EOF:
                 if problem.retriable() or problem.code() in _PASSING:
                     continue
                 # It is said once for each assignment, and the records do not come: the next call begins anew.
                 self._forget()
-                name = message.topic() or self._names[0]
+                name = topic or self._names[0]
                 raise failure(problem, f"read topic {name}", *on_topics("Read", [name]))
-            topic, number, offset = message.topic(), message.partition(), message.offset()
             if topic is None or number is None or offset is None:
+                continue
+            if problem is not None:
+                self._next[topic, number] = max(offset, self._next[topic, number])
                 continue
             self.taken += 1
             self._moved_s = time.monotonic()
@@ -245,11 +251,6 @@ class ControlReader:
             else:
                 self._gates.take(key, value, offset, log_append_time(message))
         self._take_acks(acks)
-        if not messages:
-            # The last records of a compacted log may be gone: the position tells that there is nothing more.
-            for position in consumer.position([ClientTopicPartition(*p) for p in self._next]):
-                if position.offset is not None and position.offset > self._next[position.topic, position.partition]:
-                    self._next[position.topic, position.partition] = position.offset
 
     def _take_acks(self, records: Collection[tuple[AckKey, Ack | None, int, int]]) -> None:
         """Acks with their partitions and offsets, which are judged by the control topic's end: as it was when a record

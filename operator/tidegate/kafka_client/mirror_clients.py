@@ -102,8 +102,12 @@ class MirrorSource:
 class MirrorTarget:
     """Implements ``tidegate.mirror.ports.Target``."""
 
-    def __init__(self, wire: Wire, partition: TopicPartition, *, most_bytes: int = 4 << 20) -> None:
+    def __init__(
+        self, wire: Wire, partition: TopicPartition, *, most_bytes: int = 4 << 20, cluster_id: str = ""
+    ) -> None:
+        """``cluster_id``: on a connection that leads to another cluster nothing is written; empty: to any."""
         self._wire = wire
+        self._cluster_id = cluster_id
         self._partition = partition
         self._most_bytes = most_bytes
         self._link: Link | None = None
@@ -130,7 +134,11 @@ class MirrorTarget:
             requests.list_offset(self._partition, EARLIEST),
             requests.list_offset(self._partition, LATEST),
         ]
-        rows = [requests.listed(answer) for answer in self._asked(asked)]
+        # On the connection on which all that follows is sent: an address may lead to another cluster by now.
+        [cluster, *answers] = self._asked([requests.which_cluster(), *asked])
+        if self._cluster_id and cluster.cluster_id != self._cluster_id:
+            raise Unavailable(f"{self._what}: it is in cluster {cluster.cluster_id} and not {self._cluster_id}")
+        rows = [requests.listed(answer) for answer in answers]
         for row in rows:
             _check(row.error_code, self._what, on_topics("Read", [self._partition.topic]))
         [end, producers, again, start, replicated] = rows

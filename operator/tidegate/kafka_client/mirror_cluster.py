@@ -43,7 +43,10 @@ _AT_ONCE: Final = 500
 class KafkaMirrorCluster:
     """Connects on first use."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, cluster_id: str = "") -> None:
+        """``cluster_id``: nothing is read of or done to another cluster that the addresses lead to by now; empty: any
+        is taken."""
+        self._cluster_id = cluster_id
         self._wire = Wire(connection)
         self._log_offsets = LogOffsets(self._wire)
 
@@ -56,6 +59,7 @@ class KafkaMirrorCluster:
         return str(describe_topics(self._wire, [], what="ask for the cluster's id").cluster_id or "")
 
     def topics(self) -> Mapping[str, Topic]:
+        self._check_cluster()
         answer = topics_metadata(self._wire, None)
         return read_topics(answer, topics_start(answer))
 
@@ -96,10 +100,15 @@ class KafkaMirrorCluster:
             found[group_id] = {p: GroupOffset(one.offset, one.metadata) for p, one in decided}
         return found
 
+    def _check_cluster(self) -> None:
+        if self._cluster_id and (found := self.cluster_id()) != self._cluster_id:
+            self._wire.close()  # the next call finds out where the addresses lead then
+            raise Unavailable(f"the addresses lead to cluster {found} and not to {self._cluster_id}")
+
     # --- the target ---------------------------------------------------------------------------------------------------
 
     def target(self, partition: TopicPartition) -> MirrorTarget:
-        return MirrorTarget(self._wire, partition)
+        return MirrorTarget(self._wire, partition, cluster_id=self._cluster_id)
 
     def new_producer_id(self) -> int:
         return new_producer_id(self._wire)
@@ -149,6 +158,7 @@ class KafkaMirrorCluster:
 
     def commit(self, group_id: str, offsets: GroupOffsets) -> None:
         what, needs = f"commit {len(offsets)} offset(s) of group {group_id}", on_group("Read", group_id)
+        self._check_cluster()
         rows = {p: (one.offset, one.metadata) for p, one in offsets.items()}
         [answer] = self._wire.exchange(
             group_id,
@@ -172,6 +182,7 @@ class KafkaMirrorCluster:
 
     def _of_controller(self, build: Callable[[], Any], rows: Callable[[Any], Any], what: str) -> list[Any]:
         """The rows of an answer. With KRaft any broker passes it on, and each calls another one the controller."""
+        self._check_cluster()
         deadline = self._wire.deadline()
 
         def attempt(_: bool) -> list[Any]:

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from kafka.protocol.admin import DeleteRecordsRequest, DescribeProducersRequest
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
+from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.producer import ProduceRequest, WriteTxnMarkersRequest
 
 from tidegate.kafka.errors import Unavailable
@@ -45,6 +46,11 @@ def leader_of(wire: Wire, partition: TopicPartition, what: str) -> int:
     if row is None or row.leader_id < 0:
         raise Unavailable(f"{what}: {partition} has no leader")
     return int(row.leader_id)
+
+
+def which_cluster() -> Any:
+    """A Metadata request about no topic: its answer bears the id of the broker's cluster."""
+    return MetadataRequest(topics=[], allow_auto_topic_creation=False, min_version=4, max_version=12)
 
 
 def fetch(

@@ -15,7 +15,7 @@ SNAPPY: Final = 2
 LZ4: Final = 3
 ZSTD: Final = 4
 
-LARGEST: Final = 128 * 1024 * 1024
+LARGEST: Final = 64 * 1024 * 1024
 """Bytes of one batch once it is decompressed."""
 _FIRST_GUESS: Final = 16
 _TOO_SMALL: Final = "write whole buffer"
@@ -28,6 +28,8 @@ _XERIAL_HEAD: Final = 16
 def decompressed(codec: int, data: bytes, largest: int = LARGEST) -> bytes:
     """Raises ``Unreadable`` where it is damaged, or larger than ``largest`` bytes."""
     if codec == NONE:
+        if len(data) > largest:
+            raise Unreadable(f"its records take more than {largest >> 20} MiB")
         return data
     try:
         if codec == SNAPPY:
@@ -50,8 +52,12 @@ def _grown(into: Callable[[bytes, bytearray], int], data: bytes, largest: int) -
         try:
             return bytes(memoryview(buffer)[: into(data, buffer)])
         except cramjam.DecompressionError as error:
-            if size >= largest or _TOO_SMALL not in str(error):
+            if _TOO_SMALL not in str(error):
                 raise
+            if size >= largest:
+                raise Unreadable(
+                    f"its records take more than {largest >> 20} MiB once they are decompressed"
+                ) from error
         size = min(largest, size * 8)
 
 
@@ -72,7 +78,7 @@ def _unsnapped(data: bytes, largest: int) -> bytes:
 
 def _block(data: bytes, largest: int) -> bytes:
     if cramjam.snappy.decompress_raw_len(data) > largest:
-        raise Unreadable("records that are too large once they are decompressed")
+        raise Unreadable(f"its records take more than {LARGEST >> 20} MiB once they are decompressed")
     return bytes(cramjam.snappy.decompress_raw(data))
 
 

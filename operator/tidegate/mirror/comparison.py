@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from tidegate.mirror.batches import Batch, read_batches
 from tidegate.mirror.model import Tail
-from tidegate.mirror.records import Record, read_records
-from tidegate.mirror.source import SourceRead, visible_batches, visible_records
+from tidegate.mirror.records import Record, ends_by_abort, read_records
+from tidegate.mirror.source import ENOUGH_BYTES, ENOUGH_RECORDS, SourceRead, visible_batches, visible_records
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +23,14 @@ class Compared:
     reason: str | None = None
 
 
-def disagreement(read: SourceRead, tail: Tail, *, compacts: bool) -> Compared:
-    """Compare what ``read`` has with the target, from ``read.offset`` up to the target's end."""
-    same = _same(read, tail)
+def disagreement(read: SourceRead, tail: Tail, *, compacts: bool, adopted: int = 0) -> Compared:
+    """Compare what ``read`` has with the target, from ``read.offset`` up to the target's end. ``adopted``: up to where
+    the target was written by others, whose transactions may have committed."""
+    hides = _hidden(tail, adopted)
+    same = _same(read, tail, hides)
     known, of_source = visible_records(read, without=same)
     known = min(known, tail.end)
-    of_target, hidden = _target_records(tail, without=same)
+    known, of_target, hidden = _target_records(tail, range(read.offset, known), same, hides)
     for offset in sorted(of_source.keys() | of_target.keys()):
         if not max(read.offset, tail.start) <= offset < known:
             continue
@@ -42,9 +44,9 @@ def disagreement(read: SourceRead, tail: Tail, *, compacts: bool) -> Compared:
     return Compared(known)
 
 
-def _same(read: SourceRead, tail: Tail) -> frozenset[int]:
+def _same(read: SourceRead, tail: Tail, hides: Container[int]) -> frozenset[int]:
     """Base offsets of batches that are in both as they were written: most of them, which need not be decompressed."""
-    ours = {batch.base_offset: batch for batch in read_batches(tail.data) if not fills_a_gap(batch)}
+    ours = {batch.base_offset: batch for batch in read_batches(tail.data) if batch.base_offset not in hides}
     return frozenset(
         batch.base_offset
         for batch in visible_batches(read)
@@ -63,13 +65,39 @@ def fills_a_gap(batch: Batch) -> bool:
     return batch.is_control or batch.is_transactional
 
 
-def _target_records(tail: Tail, without: Container[int]) -> tuple[dict[int, Record], set[int]]:
-    """By offset, and the offsets that gaps were filled at."""
+def _hidden(tail: Tail, adopted: int) -> frozenset[int]:
+    """Base offsets of batches that readers of committed records do not see. In what was adopted a transaction's end
+    tells whether they do."""
+    hidden: set[int] = set()
+    commits: set[int] = set()
+    for batch in reversed(list(read_batches(tail.data))):
+        producer_id = batch.stamp.producer_id
+        if batch.is_control and batch.next_offset <= adopted:
+            (commits.discard if ends_by_abort(batch) else commits.add)(producer_id)
+        committed = batch.next_offset <= adopted and not batch.is_control and producer_id in commits
+        if fills_a_gap(batch) and not committed:
+            hidden.add(batch.base_offset)
+    return frozenset(hidden)
+
+
+def _target_records(
+    tail: Tail, within: range, without: Container[int], hides: Container[int]
+) -> tuple[int, dict[int, Record], set[int]]:
+    """Up to where they are read, records by offset, and the offsets that nobody sees anything at."""
     records: dict[int, Record] = {}
     hidden: set[int] = set()
+    size = 0
     for batch in read_batches(tail.data):
-        if fills_a_gap(batch):
+        if batch.next_offset <= within.start:
+            continue
+        if batch.base_offset >= within.stop:
+            break
+        if len(records) >= ENOUGH_RECORDS or size >= ENOUGH_BYTES:
+            return batch.base_offset, records, hidden
+        if batch.base_offset in hides:
             hidden.update(range(batch.base_offset, batch.next_offset))
         elif batch.count and batch.base_offset not in without:
-            records |= {record.offset: record for record in read_records(batch)}
-    return records, hidden
+            found = read_records(batch)
+            records |= {record.offset: record for record in found}
+            size += sum(len(record.content) for record in found)
+    return within.stop, records, hidden

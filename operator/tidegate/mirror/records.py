@@ -12,6 +12,8 @@ from typing import Final
 from tidegate.mirror.batches import Batch, Unreadable, write_batch
 from tidegate.mirror.codecs import ZSTD, compressed, decompressed
 
+MOST_RECORDS: Final = 250_000
+"""Of a batch that is taken apart: each takes some hundred bytes of memory, however short it is."""
 _LONGEST_VARINT: Final = 10
 _NULL: Final = b"\x01"
 """A length of −1."""
@@ -26,8 +28,17 @@ class Record:
 
 
 def read_records(batch: Batch) -> list[Record]:
-    """Raises ``Unreadable``."""
-    data = decompressed(batch.codec, batch.records)
+    """Raises ``Unreadable``, also of what would take too much memory."""
+    where = f"the record batch at offset {batch.base_offset}"
+    if batch.count > MOST_RECORDS:
+        raise Unreadable(
+            f"{where} has {batch.count} records; one that has to be written anew may have {MOST_RECORDS}. Leave the "
+            "topic out, or wait until the source has deleted the batch"
+        )
+    try:
+        data = decompressed(batch.codec, batch.records)
+    except Unreadable as error:
+        raise Unreadable(f"{where} can't be written anew: {error}") from error
     records, at, before = [], 0, batch.base_offset - 1
     for _ in range(batch.count):
         length, at = _number(data, at)

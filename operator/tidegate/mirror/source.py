@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from tidegate.mirror.batches import Batch, read_batches
 from tidegate.mirror.records import Record, ends_by_abort, read_records, rebuilt
+
+ENOUGH_RECORDS: Final = 50_000
+ENOUGH_BYTES: Final = 16 << 20
+"""Of records that are compared at once: what a log has in few bytes may be large."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +81,18 @@ def visible_batches(read: SourceRead) -> Iterator[Batch]:
 
 
 def visible_records(read: SourceRead, without: Container[int] = ()) -> tuple[int, dict[int, Record]]:
-    """The records that readers of committed records see, by offset; and up to where that is known. ``without``: the
-    base offsets of batches whose records are left out."""
+    """The records that readers of committed records see, by offset; and up to where that is known: no further than the
+    batch with which they have become many. ``without``: the base offsets of batches whose records are left out."""
     records: dict[int, Record] = {}
-    known = read.offset
+    known, size = read.offset, 0
     for batch, visible in _visible(read):
         if visible and batch.base_offset not in without:
-            records |= {record.offset: record for record in read_records(batch) if record.offset >= read.offset}
+            found = {record.offset: record for record in read_records(batch) if record.offset >= read.offset}
+            records |= found
+            size += sum(len(record.content) for record in found.values())
         known = max(known, batch.next_offset)
+        if len(records) >= ENOUGH_RECORDS or size >= ENOUGH_BYTES:
+            break
     return known, records
 
 

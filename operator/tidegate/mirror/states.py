@@ -137,6 +137,8 @@ class Mirror:
     """Whether records may vanish from either log one by one."""
     filler_key: bytes | None = None
     """The key of records that fill offsets; a compacted topic takes none without."""
+    adopted: int = 0
+    """What lies before this offset of the target was written there by others, and is the beginning of the copy."""
 
     def action(self) -> Action | None:
         """What to do next; None when it has stopped."""

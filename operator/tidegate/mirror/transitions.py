@@ -68,9 +68,9 @@ def after(mirror: Mirror, action: Action, answer: Answer) -> Mirror:
             case Comparing(), ReadSource(), SourceRead():
                 return replace(mirror, state=_compared(mirror, state, answer))
             case Ready(), ReadSource(), SourceRead():
-                return replace(mirror, state=_read(mirror, state, answer))
+                return replace(mirror, state=_read(state, answer))
             case Ready(), Append(), Appended():
-                return replace(mirror, state=_appended(mirror, state, action, answer))
+                return replace(mirror, state=_appended(state, action, answer))
             case Ready(work=(Gap(until=until), *_)), WriteMarkers() | Transact(), Done():
                 return replace(mirror, state=Confirming(state, state.position.offset + action.count, until))
             case Ready(), DeleteRecords(), Done():
@@ -120,8 +120,8 @@ def _in_vain(refusals: int, what: str) -> Lost | Stopped:
 
 
 def _claimed(mirror: Mirror, answer: ProducerIds) -> Mirror:
-    if not answer.ids or answer.ids[: len(mirror.ids)] != mirror.ids:
-        reason = f"the producer ids {answer.ids} are not those that were claimed before, {mirror.ids}, and more"
+    if not _goes_on(mirror, answer.ids):
+        reason = f"the producer ids {answer.ids} do not go on from those that were claimed before, {mirror.ids}"
         return replace(mirror, state=Stopped(reason, drifted=False))
     claimed = replace(mirror, ids=answer.ids)
     match mirror.state:
@@ -130,10 +130,22 @@ def _claimed(mirror: Mirror, answer: ProducerIds) -> Mirror:
         case Doubting(producer_id, end, refusals) if producer_id in answer.ids:
             return replace(claimed, state=Lost(refusals))
         case Doubting(producer_id, end):
-            reason = f"somebody else, with producer id {producer_id}, has written up to offset {end}"
+            reason = (
+                f"somebody else, with producer id {producer_id}, has written up to offset {end}. If that was an "
+                "OffsetMirror that was deleted, name this id in spec.formerProducerIds"
+            )
             return replace(claimed, state=Stopped(reason, drifted=True))
         case _:
             return claimed
+
+
+def _goes_on(mirror: Mirror, ids: tuple[int, ...]) -> bool:
+    """Whether the ids are those that are known, with others, but for some that are of no more use: in the same order,
+    and the one that is written with among them."""
+    left = tuple(each for each in mirror.ids if each in ids)
+    if isinstance(mirror.state, Claiming) and mirror.state.ready.position.stamp.producer_id not in ids:
+        return False
+    return bool(ids) and bool(left or not mirror.ids) and left == tuple(each for each in ids if each in left)
 
 
 # --- the target's end -------------------------------------------------------------------------------------------------
@@ -154,7 +166,7 @@ def _position(mirror: Mirror, tail: Tail, refusals: int) -> Position | Doubting 
     batches = list(read_batches(tail.data))
     filling = None if mirror.coordinated is None else mirror.coordinated.producer_id
     for batch in batches:
-        if batch.stamp.producer_id not in (*mirror.ids, filling):
+        if batch.stamp.producer_id not in (*mirror.ids, filling) and batch.next_offset > mirror.adopted:
             return Doubting(batch.stamp.producer_id, batch.next_offset, refusals)
     if batches[-1].next_offset != tail.end:
         reason = f"the target's last batch ends at {batches[-1].next_offset}, its log at {tail.end}"
@@ -165,6 +177,8 @@ def _position(mirror: Mirror, tail: Tail, refusals: int) -> Position | Doubting 
     if last is None:
         return _by_memory(mirror, tail)
     stamp = last.stamp
+    if stamp.producer_id not in mirror.ids:
+        return first_position(tail.end, mirror.ids[-1])  # all of it was adopted, and none of it is ours
     if last.is_control:
         return Position(tail.end, Stamp(stamp.producer_id, stamp.epoch + 1, 0), fresh=True)
     following = Stamp(stamp.producer_id, stamp.epoch, sequence_after(stamp.sequence, last.span))
@@ -192,7 +206,7 @@ def _compared(mirror: Mirror, comparing: Comparing, read: SourceRead) -> State:
     if read.log_start > comparing.known:
         known = read.log_start  # what was there before is gone, and cannot be compared
     else:
-        found = disagreement(read, tail, compacts=mirror.compacts)
+        found = disagreement(read, tail, compacts=mirror.compacts, adopted=mirror.adopted)
         if found.reason is not None:
             return Stopped(found.reason, drifted=True)
         known = found.known
@@ -215,7 +229,7 @@ def _confirmed(mirror: Mirror, confirming: Confirming, tail: Tail) -> State:
         return Lost(ready.refusals)  # something else is there: whether that can stay, only the source tells
     rest = ready.work[1:]
     work = (Gap(tail.end, confirming.until), *rest) if tail.end < confirming.until else rest
-    return _begun(mirror, replace(ready, position=position, work=work))
+    return _begun(replace(ready, position=position, work=work))
 
 
 def _all_hidden(tail: Tail, since: int) -> bool:
@@ -226,21 +240,19 @@ def _all_hidden(tail: Tail, since: int) -> bool:
 # --- the source -------------------------------------------------------------------------------------------------------
 
 
-def _read(mirror: Mirror, ready: Ready, read: SourceRead) -> State:
+def _read(ready: Ready, read: SourceRead) -> State:
     work = pieces(read) if read.log_start <= read.offset else ()
     start = max(ready.source_start, read.log_start)
-    return _begun(
-        mirror, replace(ready, work=work, source_start=start, idle=not work and start <= ready.position.offset)
-    )
+    return _begun(replace(ready, work=work, source_start=start, idle=not work and start <= ready.position.offset))
 
 
-def _begun(mirror: Mirror, ready: Ready) -> State:
+def _begun(ready: Ready) -> State:
     """What comes next may be a gap for which the producer id has no epochs left."""
     if not ready.work or not isinstance(ready.work[0], Gap):
         return ready
     position = ready.position
     if position.marker_epoch > (LAST_MARKER_EPOCH if position.fresh else ROLL_EPOCH):
-        return _rolled(mirror, ready)
+        return Claiming(ready)  # also where a later id is known: it may be of no more use by now
     return ready
 
 
@@ -254,14 +266,14 @@ def _rolled(mirror: Mirror, ready: Ready) -> State:
 # --- what was written -------------------------------------------------------------------------------------------------
 
 
-def _appended(mirror: Mirror, ready: Ready, action: Append, answer: Appended) -> State:
+def _appended(ready: Ready, action: Append, answer: Appended) -> State:
     for planned, outcome in zip(action.offsets, answer.outcomes, strict=True):
         if isinstance(outcome, Refusal):
             return _refused(outcome, ready)
         if outcome != planned:
             return Stopped(f"a batch for offset {planned} has come to lie at {outcome}", drifted=True)
         ready = _advanced(ready)
-    return _begun(mirror, ready)
+    return _begun(ready)
 
 
 def _advanced(ready: Ready) -> Ready:

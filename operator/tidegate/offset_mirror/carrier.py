@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from tidegate.kafka.errors import GroupNotEmpty, KafkaFailure
+from tidegate.kafka.errors import GroupNotEmpty, KafkaFailure, Unavailable
 from tidegate.kafka.model import TopicPartition
 from tidegate.mirror.ports import GroupOffsets, MirrorCluster
-from tidegate.offset_mirror.carrying import Carry, Standing, carried_id, carrying_id, decide
+from tidegate.offset_mirror.carrying import NOTES, Carry, Notes, Standing, decide
 from tidegate.printable import visible
 from tidegate.resources.offset_mirror import CarriedGroups
 
@@ -41,7 +41,9 @@ class Carrier:
         may_write: Callable[[], bool],
         now_s: Callable[[], float],
         now: Callable[[], datetime],
+        notes: Notes = NOTES,
     ) -> None:
+        self._notes = notes
         self._source = source
         self._target = target
         self._selects = selects
@@ -50,18 +52,26 @@ class Carrier:
         self._now = now
         self._renewed_s: dict[str, float] = {}
 
-    def carry(self, ends: Mapping[TopicPartition, int]) -> CarriedGroups:
-        """``ends``: of the copies. Raises ``KafkaFailure`` where nothing could be read."""
+    def carry(self, ends: Mapping[TopicPartition, int], source_ids: Mapping[str, str]) -> CarriedGroups:
+        """``ends``: of the copies; ``source_ids``: by topic, the id of what was copied. Raises ``KafkaFailure`` where
+        nothing could be read."""
         wanted = [group_id for group_id in self._source.group_ids() if self._selects(group_id)]
         source: dict[str, GroupOffsets] = {}
-        for group_id, offsets in self._source.committed(wanted).items():
+        of_source = self._source.committed(wanted)
+        # Afterwards: what was committed for a topic that was created again meanwhile is left out, or it would look as
+        # if the group had been reset.
+        now = self._source.topics()
+        same = {name for name, topic_id in source_ids.items() if name in now and now[name].topic_id == topic_id}
+        ends = {p: end for p, end in ends.items() if p.topic in same}
+        for group_id, offsets in of_source.items():
             if copied := {p: one for p, one in offsets.items() if p in ends}:
                 source[group_id] = copied
-        ids = [each for g in source for each in (g, carrying_id(g), carried_id(g))]
+        ids = [each for g in source for each in self._beside(g)]
         target, tally = self._target.committed(ids), _Tally()
         for group_id, offsets in sorted(source.items()):
-            there = [target.get(each, {}) for each in (group_id, carrying_id(group_id), carried_id(group_id))]
-            self._carry(group_id, decide(Standing(offsets, *there), ends), tally)
+            there, carrying, carried = (target.get(each, {}) for each in self._beside(group_id))
+            standing = Standing(offsets, there, carrying, carried, adopts=bool(self._notes.mark))
+            self._carry(group_id, decide(standing, ends), tally)
         self._renewed_s = {g: at for g, at in self._renewed_s.items() if g in source}
         return CarriedGroups(
             total=len(source),
@@ -90,14 +100,21 @@ class Carrier:
             else:
                 tally.carried += 1
 
+    def _beside(self, group_id: str) -> tuple[str, str, str]:
+        """The group itself, and the mirror's own two."""
+        return group_id, self._notes.carrying_id(group_id), self._notes.carried_id(group_id)
+
     def _commit(self, group_id: str, carry: Carry) -> None:
         if carry.unnoted:
-            self._target.commit(carried_id(group_id), carry.unnoted)
+            self._target.commit(self._notes.carried_id(group_id), carry.unnoted)
         due = self._now_s() - self._renewed_s.get(group_id, -_RENEWED_S) >= _RENEWED_S
         offsets = {**carry.settled, **carry.offsets} if due else carry.offsets
         if not offsets:
             return
-        for each in (carrying_id(group_id), group_id, carried_id(group_id)):
+        of_group, carrying, carried = self._beside(group_id)
+        for each in (carrying, of_group, carried):
+            if not self._may_write():  # it may have become another process's turn since: by then consumers may be there
+                raise Unavailable("nothing may be written now")
             self._target.commit(each, offsets)
         if due:
             self._renewed_s[group_id] = self._now_s()

@@ -18,20 +18,31 @@ from tidegate.resources.offset_mirror import MirroredGroups
 
 OWN: Final = "tidegate."
 """What the ids of Tidegate's own groups begin with: they are not carried."""
-_CARRYING: Final = "tidegate.carrying/"
-_CARRIED: Final = "tidegate.carried/"
+_LONGEST_MARK: Final = 9
 _LONGEST_ID: Final = 32_767
 """Bytes of a group's id, as brokers read it."""
 
 
-def carrying_id(group_id: str) -> str:
-    """The group whose offsets are what is about to be committed for ``group_id``."""
-    return f"{_CARRYING}{group_id}"
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """What the mirror's two groups beside each are called. ``mark``: of a failback, so that it does not go by what was
+    noted in that cluster before; empty: none.
+
+    With a mark offsets of a group of which nothing is noted are ours as well: the group had them before the failover.
+    """
+
+    mark: str = ""
+
+    def carrying_id(self, group_id: str) -> str:
+        """The group whose offsets are what is about to be committed for ``group_id``."""
+        return f"tidegate.carrying{self.mark}/{group_id}"
+
+    def carried_id(self, group_id: str) -> str:
+        """The group whose offsets are what was committed for ``group_id``."""
+        return f"tidegate.carried{self.mark}/{group_id}"
 
 
-def carried_id(group_id: str) -> str:
-    """The group whose offsets are what was committed for ``group_id``."""
-    return f"{_CARRIED}{group_id}"
+NOTES: Final = Notes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +53,8 @@ class Standing:
     target: GroupOffsets
     carrying: GroupOffsets
     carried: GroupOffsets
+    adopts: bool = False
+    """Whether an offset of which nothing is noted is ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +75,7 @@ def selected(group_id: str, spec: MirroredGroups, *allowed: tuple[str, ...]) -> 
     one, and no other group of that request would be read."""
     return (
         not group_id.startswith(OWN)
-        and len(carrying_id(group_id).encode()) <= _LONGEST_ID
+        and len(Notes().carrying_id(group_id).encode()) + _LONGEST_MARK <= _LONGEST_ID
         and is_allowed(group_id, spec.include)
         and not is_allowed(group_id, spec.exclude or ())
         and all(is_allowed(group_id, patterns) for patterns in allowed)
@@ -102,4 +115,7 @@ def decide(standing: Standing, ends: Mapping[TopicPartition, int]) -> Carry:
 
 def _ours(standing: Standing, partition: TopicPartition) -> set[int]:
     both = (standing.carrying.get(partition), standing.carried.get(partition))
-    return {one.offset for one in both if one is not None}
+    noted = {one.offset for one in both if one is not None}
+    if standing.adopts and not noted and partition in standing.target:
+        return {standing.target[partition].offset}
+    return noted

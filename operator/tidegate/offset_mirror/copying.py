@@ -16,6 +16,7 @@ from tidegate.mirror.copier import Copier
 from tidegate.mirror.ports import MirrorCluster
 from tidegate.mirror.states import Mirror
 from tidegate.offset_mirror.carrier import Carrier
+from tidegate.offset_mirror.carrying import NOTES, Notes
 from tidegate.offset_mirror.course import NEVER, WHEN_GROWN, Course, Limits, PartitionCopying
 from tidegate.offset_mirror.ids import ProducerIdsInStatus
 from tidegate.offset_mirror.topics import Copied
@@ -41,10 +42,11 @@ class Clusters:
 
 @dataclass(frozen=True, slots=True)
 class Carrying:
-    """How groups are carried over. ``selects``: which."""
+    """How groups are carried over. ``selects``: which; ``notes``: where it is noted."""
 
     interval_s: float
     selects: Callable[[str], bool]
+    notes: Notes = NOTES
 
 
 @dataclass(slots=True)
@@ -81,6 +83,10 @@ class Copying:
         self._tasks: list[asyncio.Task[None]] = []
         self._carrying_now: asyncio.Future[CarriedGroups] | None = None
         self._ended = False
+        self.ids_at_rest: dict[str, str] = {}
+        self.courses_at_rest: list[Course] = []
+        """Where the copies ended when it was stopped; what was on its way then may have come since."""
+        self._late: set[asyncio.Future[Any]] = set()
         self.groups: CarriedGroups | None = None
         self._trouble = ""
         self._groups_trouble = ""
@@ -115,6 +121,10 @@ class Copying:
     def courses(self) -> list[Course]:
         return [each.copying.seen() for each in self._partitions.values()]
 
+    def source_ids(self) -> dict[str, str]:
+        """By topic that is copied, its id at the source."""
+        return {partition.topic: each.of.source.topic_id for partition, each in self._partitions.items()}
+
     async def stop(self) -> None:
         """Send nothing more, and wait some seconds for what is on its way: afterwards nothing is written, unless a
         broker has not answered by then."""
@@ -129,12 +139,27 @@ class Copying:
         ending: list[asyncio.Future[Any]] = [*tasks, steps]
         if self._carrying_now is not None:
             ending.append(self._carrying_now)
-        _, late = await asyncio.wait(ending, timeout=_CLOSING_S)
+        self.courses_at_rest, self.ids_at_rest = self.courses(), self.source_ids()
+        _, self._late = await asyncio.wait(ending, timeout=_CLOSING_S)
         self._partitions.clear()
         await loop.run_in_executor(None, self._close)
-        for each in late:
+        for each in self._late:
             # What is still under way may connect anew.
             each.add_done_callback(lambda _: loop.run_in_executor(None, self._close))
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Once it was stopped: whether all that was on its way then has been answered or given up by now."""
+        return all(each.done() for each in self._late)
+
+    def carrier(self, clusters: Clusters, may_write: Callable[[], bool]) -> Carrier | None:
+        """What carries groups over between these clusters, if any are."""
+        if self._carrying is None:
+            return None
+        selects, now_s = self._carrying.selects, self._limits.now_s
+        return Carrier(
+            clusters.source, clusters.target, selects, may_write, now_s, self._now, notes=self._carrying.notes
+        )
 
     def _close(self) -> None:
         self._clusters.source.close()
@@ -166,7 +191,12 @@ class Copying:
     def _begun(self, partition: TopicPartition, topic: Copied, ids: tuple[int, ...]) -> _Partition:
         clusters = self._clusters
         copier = Copier(
-            Mirror(ids=ids, compacts=topic.compacts, filler_key=topic.filler_key),
+            Mirror(
+                ids=ids,
+                compacts=topic.compacts,
+                filler_key=topic.filler_key,
+                adopted=topic.adopted[partition.partition] if partition.partition < len(topic.adopted) else 0,
+            ),
             clusters.source.source(partition, topic.source.topic_id),
             clusters.target.target(partition),
             clusters.ids,
@@ -224,19 +254,19 @@ class Copying:
         return not self._ended and self._limits.may_write()
 
     async def _carry(self) -> None:
-        if self._carrying is None:
+        carrier = self.carrier(self._clusters, self._may_write)
+        if self._carrying is None or carrier is None:
             raise TypeError("no groups are carried over")
-        clusters, limits = self._clusters, self._limits
-        carrier = Carrier(
-            clusters.source, clusters.target, self._carrying.selects, self._may_write, limits.now_s, self._now
-        )
         while True:
             ends = {c.partition: c.offset for c in self.courses() if c.offset is not None and not c.drifted}
+            source_ids = self.source_ids()
             # While nothing is known of a copy, nothing is known of how far a group may go.
             if ends:
                 try:
                     # Whoever ends this waits for the call itself, which can't be cancelled.
-                    self._carrying_now = asyncio.ensure_future(in_thread(self._patient, carrier.carry, ends))
+                    self._carrying_now = asyncio.ensure_future(
+                        in_thread(self._patient, carrier.carry, ends, source_ids)
+                    )
                     self.groups, self._groups_trouble = await asyncio.shield(self._carrying_now), ""
                 except KafkaFailure as failure:
                     self._groups_trouble = str(failure)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidegate.offset_mirror.course import Course
+from tidegate.printable import visible
 from tidegate.resources.offset_mirror import CopyState, MirrorCounts, MirroredTopicStatus, MirrorLag, WorstPartition
 
 WITHIN_S: Final = 10.0
@@ -92,7 +93,18 @@ def _told(
     state = CopyState.SOURCE_GONE if is_gone else max(states, key=_BADNESS.index, default=CopyState.WAITING)
     seeded = topic.seeded or (len(states) == topic.partitions > 0 and set(states) == {CopyState.IN_SYNC})
     lag = sum(known) if known and len(known) == len(lags) else None
-    return topic.model_copy(update={"state": state, "seeded": seeded, "lag": lag})
+    writers = _writers(topic, courses)
+    return topic.model_copy(update={"state": state, "seeded": seeded, "lag": lag, "writers": writers})
+
+
+def _writers(topic: MirroredTopicStatus, courses: list[Course]) -> tuple[int, ...] | None:
+    """Also those that were known before, until it is known of every copy that may still be written."""
+    written = [course.producer_id for course in courses if not course.drifted]
+    found = {producer_id for producer_id in written if producer_id is not None}
+    is_whole = len(courses) >= topic.partitions and None not in written
+    if is_whole:
+        return tuple(sorted(found))
+    return None if topic.writers is None else tuple(sorted({*topic.writers, *found}))
 
 
 def _seconds(courses: Collection[Course], now_s: float) -> int | None:
@@ -112,7 +124,7 @@ def _worst(rows: Collection[tuple[Course, CopyState]]) -> tuple[WorstPartition, 
             state=state,
             offset=course.offset,
             lag=course.lag,
-            message=(course.stopped or course.trouble)[:500],
+            message=visible((course.stopped or course.trouble)[:500]),
         )
         for course, state in bad[:_WORST]
     )

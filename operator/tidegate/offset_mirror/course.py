@@ -61,6 +61,8 @@ class Course:
     stopped: str = ""
     drifted: bool = False
     trouble: str = ""
+    producer_id: int | None = None
+    """With which it is written; ``None``: not known yet."""
 
     @property
     def lag(self) -> int | None:
@@ -85,6 +87,7 @@ class PartitionCopying:
         """Why it was, until something has shown that it is no more."""
         self._failures = 0
         self._offset: int | None = None
+        self._producer_id: int | None = None
         self._samples: deque[tuple[float, int]] = deque()
         self._copied_at_s: float | None = None
         self._source_end: int | None = None
@@ -140,6 +143,7 @@ class PartitionCopying:
             stopped.reason if stopped is not None else self._blocked or self._was_stopped,
             stopped is not None and stopped.drifted,
             self._trouble,
+            self._producer_id,
         )
 
     # --- copying ------------------------------------------------------------------------------------------------------
@@ -230,10 +234,8 @@ class PartitionCopying:
     def _note(self) -> None:
         """Where the copy ends. While that is looked at again, it ends where it did, or further on."""
         match self._copier.mirror.state:
-            case Ready() as ready:
-                self._offset = ready.position.offset
-            case Claiming(ready) | Confirming(ready):
-                self._offset = ready.position.offset
+            case (Ready() as ready) | Claiming(ready) | Confirming(ready):
+                self._offset, self._producer_id = ready.position.offset, ready.position.stamp.producer_id
             case Stopped() | Lost() | Doubting() | Comparing():
                 pass
             case _ as never:

@@ -10,6 +10,7 @@ from typing import assert_never
 from tidegate.kafka.errors import NotAuthorized, Refused
 from tidegate.kafka.model import Topic
 from tidegate.mirror.ports import MirrorCluster
+from tidegate.offset_mirror.failback import NOTHING, Adoption, adopted
 from tidegate.offset_mirror.topics import (
     AddPartitions,
     Configure,
@@ -23,7 +24,7 @@ from tidegate.offset_mirror.topics import (
     wanted,
 )
 from tidegate.resources.connection import AllowSpec
-from tidegate.resources.offset_mirror import MirroredTopics, MirroredTopicStatus
+from tidegate.resources.offset_mirror import MirroredTopics, MirroredTopicStatus, OffsetMirrorStatus
 
 _log = logging.getLogger(__name__)
 
@@ -32,13 +33,15 @@ _log = logging.getLogger(__name__)
 class Prepared:
     """``copied``: topics of which nothing is missing; ``halted``: by name, those that must not be copied;
     ``preparing``: those for which something was done just now, or that are not there yet; ``gone``: those that the
-    source has no more; ``sources``: all of the source's topics that are wanted."""
+    source has no more; ``sources``: all of the source's topics that are wanted;
+    ``adoption``: what was taken over from another mirror just now."""
 
     copied: tuple[Copied, ...]
     halted: Mapping[str, Halted]
     preparing: tuple[str, ...]
     gone: frozenset[str]
     sources: Mapping[str, Topic]
+    adoption: Adoption = NOTHING
 
 
 def prepare(
@@ -46,12 +49,16 @@ def prepare(
     target: MirrorCluster,
     names: Mapping[str, Topic],
     known: Mapping[str, MirroredTopicStatus],
+    taken_back: OffsetMirrorStatus | None = None,
 ) -> Prepared:
     """Bring the target's topics as far as one look allows; a topic that the target refuses is halted, and no other.
-    ``names``: the source's topics that are wanted.
+    ``names``: the source's topics that are wanted; ``taken_back``: of the mirror in the other direction that has failed
+    over.
 
     Raises ``KafkaFailure``.
     """
+    adoption = NOTHING if taken_back is None else adopted(taken_back, names, target, known)
+    known = {**known, **adoption.rows}
     there = target.topics()
     source_settings = source.settings(list(names))
     target_settings = target.settings([name for name in names if name in there])
@@ -74,6 +81,7 @@ def prepare(
             target_settings=target_settings.get(name, {}),
             target_is_empty=name not in written and there.get(name) in (None, *strange),
             was_emptied=name in emptied,
+            not_adopted=adoption.refused.get(name, ""),
         )
         step = next_step(sides, known.get(name))
         match step:
@@ -91,7 +99,7 @@ def prepare(
             case _ as never:
                 assert_never(never)
     gone = frozenset(known) - frozenset(names)
-    return Prepared(tuple(copied), halted, tuple(preparing), gone, names)
+    return Prepared(tuple(copied), halted, tuple(preparing), gone, names, adoption)
 
 
 def wanted_topics(source: MirrorCluster, spec: MirroredTopics, allowed: Collection[AllowSpec]) -> Mapping[str, Topic]:

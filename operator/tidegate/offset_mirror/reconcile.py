@@ -15,7 +15,6 @@ from typing import Final
 from tidegate.clock import Clock
 from tidegate.connection.freezing import frozen
 from tidegate.connection.live import Live, LiveConnections
-from tidegate.connection.read_only import observes
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kube.loop import Pass
@@ -24,14 +23,17 @@ from tidegate.kube.objects import newest_of, tell_once
 from tidegate.kube.ports import MIRRORS, Kube, Object, label_of, name_of, namespace_of, uid_of
 from tidegate.kube.unreadable import UNREADABLE_AGAIN_S, say_unreadable
 from tidegate.mirror.ports import MirrorCluster
-from tidegate.offset_mirror.carrying import selected
+from tidegate.offset_mirror.carrying import Notes, selected
 from tidegate.offset_mirror.copying import Carrying, Clusters, Copying
 from tidegate.offset_mirror.counting import counted
 from tidegate.offset_mirror.course import Limits
+from tidegate.offset_mirror.failback import origin
+from tidegate.offset_mirror.failover import Failover
 from tidegate.offset_mirror.ids import ProducerIdsInStatus
 from tidegate.offset_mirror.metrics import MirrorMetrics
 from tidegate.offset_mirror.pace import Pace
 from tidegate.offset_mirror.preparing import Prepared, prepare, wanted_topics
+from tidegate.offset_mirror.refusals import refusal_of
 from tidegate.offset_mirror.rows import (
     copied_by_another,
     gone_before,
@@ -41,15 +43,16 @@ from tidegate.offset_mirror.rows import (
     rows_of,
 )
 from tidegate.offset_mirror.status import (
-    CLUSTER_CHANGED,
     COPIED_BY_ANOTHER,
     INVALID_SPEC,
-    SAME_CLUSTER,
     TOO_MANY_TOPICS,
     Before,
     MirrorStanding,
     Told,
     copying,
+    draining,
+    failed_over,
+    fencing,
     held_back,
     refused,
     suspended,
@@ -57,8 +60,9 @@ from tidegate.offset_mirror.status import (
 )
 from tidegate.offset_mirror.topics import wanted
 from tidegate.resources.base import InvalidResource, has_readable_status, parse_spec, read_status
-from tidegate.resources.conditions import OBSERVING, READY, Refusal, is_true
-from tidegate.resources.offset_mirror import MOST_TOPICS, OffsetMirrorSpec, OffsetMirrorStatus
+from tidegate.resources.conditions import READY, Refusal, is_true
+from tidegate.resources.mirror_failover import MOST_TOPICS, FailoverPhase
+from tidegate.resources.offset_mirror import OffsetMirrorSpec, OffsetMirrorStatus
 from tidegate.service.metrics import Metrics
 from tidegate.threads import in_thread
 
@@ -71,12 +75,13 @@ _WRITTEN_EVERY: Final = timedelta(seconds=30)
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the reconciler acts through. ``open_cluster``: connections of a mirror's own; ``mirrors``: all
+    """What the reconciler acts through. ``open_cluster``: connections of a mirror's own, to the
+    cluster of that id; ``mirrors``: all
     OffsetMirrors that are known; ``may_write``: whether it is this process's turn, from any thread."""
 
     kube: Kube
     live: LiveConnections
-    open_cluster: Callable[[Connection], MirrorCluster]
+    open_cluster: Callable[[Connection, str], MirrorCluster]
     mirrors: Callable[[], Collection[Object]]
     may_write: Callable[[], bool]
     executor: Executor
@@ -113,6 +118,9 @@ class MirrorReconciler:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._running: dict[str, _Running] = {}
+        self._stopped: dict[str, Copying] = {}
+        """What was stopped last of each."""
+        self._failover = Failover(parts.live, parts.open_cluster, parts.may_write, parts.patient_executor, parts.clock)
         self._keys: dict[str, Keys] = {}
         """By resource, the keys of Events that were recorded."""
 
@@ -137,6 +145,7 @@ class MirrorReconciler:
     async def forget(self, body: Object) -> None:
         uid = uid_of(body)
         await self._end(uid)
+        self._stopped.pop(uid, None)
         self._keys.pop(uid, None)
         self._parts.metrics.newer_is(MIRRORS.kind, uid, False)
         self._parts.of_mirrors.gone(namespace_of(body), name_of(body))
@@ -153,6 +162,7 @@ class MirrorReconciler:
         running = self._running.pop(uid, None)
         if running is not None:
             await running.copying.stop()
+            self._stopped[uid] = running.copying
 
     # --- one pass -----------------------------------------------------------------------------------------------------
 
@@ -161,7 +171,18 @@ class MirrorReconciler:
             spec = parse_spec(OffsetMirrorSpec, body)
         except InvalidResource as invalid:
             return await self._not_copied(body, refused(before, Refusal(INVALID_SPEC, str(invalid))))
-        if spec.suspend:
+        failover = before.status.failover
+        if failover is not None and failover.phase is FailoverPhase.DONE:
+            return await self._not_copied(body, failed_over(before, failover))
+        if failover is not None:
+            await self._end(uid_of(body))
+            stopped = self._stopped.get(uid_of(body))
+            if stopped is not None and not stopped.is_at_rest:
+                return _Outcome(fencing(before, failover, "answers to what was sent are waited for"), _WAITING_S)
+            return await self._not_copied(body, await self._failover.fence(body, before, failover, spec), _WAITING_S)
+        if spec.failover is not None and spec.failover.accept_loss:
+            return await self._ended(body, before, Told(before.status), spec)
+        if spec.suspend and spec.failover is None:
             return await self._not_copied(body, suspended(before))
         pair: list[Live] = []
         for name in (spec.source.name, spec.target.name):
@@ -172,7 +193,7 @@ class MirrorReconciler:
             pair.append(live)
         source, target = pair
         begins = uid_of(body) not in self._running and before.status.target_cluster is None
-        refusal = _refusal(before.status, source, target)
+        refusal = refusal_of(before.status, source, target)
         if refusal is None and begins and (held := frozen(target) or frozen(source)) is not None:
             return await self._not_copied(body, held_back(before, held))
         for live in pair if refusal is None else ():
@@ -181,7 +202,28 @@ class MirrorReconciler:
                 return await self._in_trouble(body, before, f"KafkaConnection {live.name} is not ready ({said})", pair)
         if refusal is not None:
             return await self._not_copied(body, refused(before, refusal))
-        return await self._copied(body, before, spec, source, target)
+        if spec.failover is None:
+            return await self._copied(body, before, spec, source, target)
+        return await self._drained(body, before, spec, source, target)
+
+    async def _drained(
+        self, body: Object, before: Before, spec: OffsetMirrorSpec, source: Live, target: Live
+    ) -> _Outcome:
+        """Copying goes on until the copies have all that the source has, and then ends."""
+        outcome = await self._copied(body, before, spec, source, target)
+        running = self._running.get(uid_of(body))
+        if running is None:
+            return outcome
+        why = await self._failover.keeps(running.copying, outcome.told)
+        if why:
+            return _Outcome(draining(before, outcome.told, why), self._parts.active_tick_s)
+        return await self._ended(body, before, outcome.told, spec)
+
+    async def _ended(self, body: Object, before: Before, told: Told, spec: OffsetMirrorSpec) -> _Outcome:
+        uid = uid_of(body)
+        await self._end(uid)
+        told = await self._failover.begin(body, before, told, spec, self._stopped.get(uid))
+        return await self._not_copied(body, told, 0.0 if told.status.failover is not None else _WAITING_S)
 
     async def _not_copied(self, body: Object, told: Told, again_after_s: float | None = None) -> _Outcome:
         await self._end(uid_of(body))
@@ -216,14 +258,16 @@ class MirrorReconciler:
             trouble = str(failure)
         rows, halted = before.status.topics, halted_before(before.status, running.courses())
         if prepared is not None:
-            rows, halted = rows_of(prepared, known), halted_courses(prepared)
+            rows, halted = rows_of(prepared, {**known, **prepared.adoption.rows}), halted_courses(prepared)
             ready = [topic for topic in prepared.copied if is_same(topic, known.get(topic.source.name))]
             running.copy(ready, before.status.producer_ids)
         gone = prepared.gone if prepared is not None else gone_before(before.status)
         result = counted([*running.courses(), *halted], rows, self._parts.clock.monotonic(), gone)
         preparing = len(prepared.preparing) if prepared is not None else 0
         clusters = (source.cluster_id, target.cluster_id)
-        told = copying(before, MirrorStanding(result, clusters, running.groups, preparing, trouble))
+        former = spec.former_producer_ids or ()
+        standing = MirrorStanding(result, clusters, running.groups, preparing, trouble, former)
+        told = copying(before, standing)
         parts = self._parts
         parts.of_mirrors.mirror_is(namespace_of(body), name_of(body), result.counts, result.lag, running.groups)
         if prepared is not None and any(not is_same(t, known.get(t.source.name)) for t in prepared.copied):
@@ -251,7 +295,11 @@ class MirrorReconciler:
             says = f"topic {topic} is copied to this cluster by OffsetMirror {other}, which is older: exclude it here"
             return Refusal(COPIED_BY_ANOTHER, says)
         known = {topic.name: topic for topic in status.topics}
-        prepared = await in_thread(parts.patient_executor, prepare, clusters.source, clusters.target, names, known)
+        taken_back = origin(body, spec, parts.mirrors(), (source.cluster_id, target.cluster_id))
+        if isinstance(taken_back, Refusal):
+            return taken_back
+        ours = clusters.target
+        prepared = await in_thread(parts.patient_executor, prepare, clusters.source, ours, names, known, taken_back)
         # Who no longer asks for a topic hears no more of it.
         asked = wanted(prepared.gone, spec.topics, *(allow.topics for allow in allowed))
         return replace(prepared, gone=frozenset(asked))
@@ -260,15 +308,18 @@ class MirrorReconciler:
         uid = uid_of(body)
         allowed = (source.allow.groups, target.allow.groups)
         connections = _connections((source, target))
-        key = (connections, spec.groups, spec.rate_limit, spec.seed, allowed)
+        cluster_ids = (source.cluster_id, target.cluster_id)
+        key = (connections, cluster_ids, spec.groups, spec.rate_limit, spec.seed, allowed, spec.former_producer_ids)
         running = self._running.get(uid)
         if running is not None and running.key == key:
             return running.copying
         await self._end(uid)
         parts = self._parts
         parts.of_mirrors.gone(namespace_of(body), name_of(body))
-        theirs, ours = parts.open_cluster(source.connection), parts.open_cluster(target.connection)
-        clusters = Clusters(theirs, ours, ProducerIdsInStatus(parts.kube, body, ours.new_producer_id))
+        theirs, ours = (parts.open_cluster(live.connection, live.cluster_id) for live in (source, target))
+        clusters = Clusters(
+            theirs, ours, ProducerIdsInStatus(parts.kube, body, ours.new_producer_id, spec.former_producer_ids or ())
+        )
         rate = spec.rate_limit.bytes_per_second if spec.rate_limit is not None else None
         limits = Limits(
             pace=Pace(rate, parts.clock.monotonic),
@@ -280,7 +331,8 @@ class MirrorReconciler:
         carrying = None
         if spec.groups is not None:
             groups, interval_s = spec.groups, spec.groups.interval.total_seconds()
-            carrying = Carrying(interval_s, lambda group_id: selected(group_id, groups, *allowed))
+            notes = Notes(f"-{uid[:8]}" if spec.failback_from is not None else "")
+            carrying = Carrying(interval_s, lambda group_id: selected(group_id, groups, *allowed), notes)
         begun = Copying(
             clusters, limits, carrying, parts.patient_executor, parts.clock.now, label_of(body), parts.look_s
         )
@@ -305,24 +357,6 @@ class MirrorReconciler:
 def _connections(pair: Collection[Live]) -> object:
     """What copying through them is begun anew for."""
     return tuple((live.uid, live.digest) for live in pair)
-
-
-def _refusal(status: OffsetMirrorStatus, source: Live, target: Live) -> Refusal | None:
-    """Why nothing may be copied between these clusters."""
-    if target.observes:
-        return Refusal(OBSERVING, f"{observes(target.label)}: nothing is copied")
-    if source.cluster_id and source.cluster_id == target.cluster_id:
-        says = f"KafkaConnections {source.label} and {target.label} reach the same cluster, {source.cluster_id}"
-        return Refusal(SAME_CLUSTER, says)
-    told = ((source, status.source_cluster), (target, status.target_cluster))
-    for live, before in told:
-        if before is not None and live.cluster_id and before != live.cluster_id:
-            says = (
-                f"KafkaConnection {live.label} reaches cluster {live.cluster_id}, and what was copied is of cluster "
-                f"{before}: have it reach that one, or create another OffsetMirror"
-            )
-            return Refusal(CLUSTER_CHANGED, says)
-    return None
 
 
 def _is_news(before: Before, status: OffsetMirrorStatus) -> bool:

@@ -12,13 +12,8 @@ from tidegate.offset_mirror.course import Course
 from tidegate.offset_mirror.preparing import Prepared
 from tidegate.offset_mirror.topics import Copied, wanted
 from tidegate.resources.base import InvalidResource, parse_spec
-from tidegate.resources.offset_mirror import (
-    MOST_TOPICS,
-    CopyState,
-    MirroredTopicStatus,
-    OffsetMirrorSpec,
-    OffsetMirrorStatus,
-)
+from tidegate.resources.mirror_failover import MOST_TOPICS, FailoverPhase
+from tidegate.resources.offset_mirror import CopyState, MirroredTopicStatus, OffsetMirrorSpec, OffsetMirrorStatus
 
 
 def rows_of(prepared: Prepared, known: Mapping[str, MirroredTopicStatus]) -> tuple[MirroredTopicStatus, ...]:
@@ -109,7 +104,10 @@ def copied_by_another(
             spec = parse_spec(OffsetMirrorSpec, other)
         except InvalidResource:
             continue
-        told = (other.get("status") or {}).get("targetCluster")
+        status = other.get("status") or {}
+        if (status.get("failover") or {}).get("phase") == FailoverPhase.DONE:
+            continue  # it copies nothing any more
+        told = status.get("targetCluster")
         if (live.cluster_id(namespace_of(other), spec.target.name) or told) != target:
             continue
         both = wanted(names, spec.topics)

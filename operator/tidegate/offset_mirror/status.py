@@ -9,6 +9,8 @@ from typing import Any, Final
 
 from tidegate.kube.ports import EventType, KubeEvent
 from tidegate.offset_mirror.counting import Counted
+from tidegate.offset_mirror.ids import pruned
+from tidegate.printable import visible
 from tidegate.resources.conditions import (
     DRIFTED,
     IN_SYNC,
@@ -22,6 +24,7 @@ from tidegate.resources.conditions import (
     stalled,
     with_condition,
 )
+from tidegate.resources.mirror_failover import FailoverPhase, MirrorFailover
 from tidegate.resources.offset_mirror import CarriedGroups, OffsetMirrorStatus
 
 COPIES_IN_SYNC: Final = "CopiesInSync"
@@ -37,6 +40,9 @@ CLUSTER_CHANGED: Final = "ClusterChanged"
 COPIED_BY_ANOTHER: Final = "CopiedByAnother"
 INVALID_SPEC: Final = "InvalidSpec"
 SUSPENDED: Final = "Suspended"
+FAILOVER_DRAINING: Final = "FailoverDraining"
+FAILOVER_FENCING: Final = "FailoverFencing"
+FAILED_OVER: Final = "FailedOver"
 WAITING_FOR_CONNECTION: Final = "WaitingForConnection"
 NOT_COPYING: Final = "NotCopying"
 
@@ -74,6 +80,7 @@ class MirrorStanding:
     groups: CarriedGroups | None = None
     preparing: int = 0
     trouble: str = ""
+    former_producer_ids: tuple[int, ...] = ()
 
 
 def refused(before: Before, refusal: Refusal) -> Told:
@@ -92,9 +99,42 @@ def held_back(before: Before, why: Refusal) -> Told:
     return Told(_not_copying(before, reconciling, why.reason, why.message))
 
 
+def draining(before: Before, told: Told, why: str) -> Told:
+    """A failover has been asked for, and the mirror goes on for now; ``told``: how the copies stand."""
+    says = f"{visible(why)}. Stop what writes to the source, or set spec.failover.acceptLoss to fail over all the same"
+    conditions = reconciling(told.status.conditions, reason=FAILOVER_DRAINING, message=says, **before.stamp)
+    return Told(told.status.model_copy(update={"conditions": conditions}), told.happenings)
+
+
+def fencing(before: Before, failover: MirrorFailover, why: str = "") -> Told:
+    """``why``: what keeps it from getting on."""
+    says = "nothing is copied any more; what may still be on its way is being refused" + (
+        f": {visible(why)}" if why else ""
+    )
+    status = _not_copying(before, reconciling, FAILOVER_FENCING, says)
+    return Told(status.model_copy(update={"failover": failover}))
+
+
+def failed_over(before: Before, failover: MirrorFailover) -> Told:
+    """The mirror has ended for good."""
+    at = "" if failover.at is None else f" since {failover.at:%Y-%m-%dT%H:%M:%SZ}"
+    lost = (
+        "the source did not answer"
+        if failover.not_copied is None
+        else f"{failover.not_copied} offset(s) of the source were not copied"
+    )
+    wrong = next((f". {t.name}: {t.message}" for t in failover.topics if t.message), "")
+    says = f"copying has ended for good{at}, and the copies may be written; {lost}{wrong}"
+    status = _not_copying(before, ready, FAILED_OVER, says)
+    is_new = before.status.failover is None or before.status.failover.phase is not FailoverPhase.DONE
+    kind = EventType.WARNING if failover.not_copied or wrong else EventType.NORMAL
+    happenings = (KubeEvent(kind, FAILED_OVER, says, f"{FAILED_OVER}/{failover.fence_id}"),) if is_new else ()
+    return Told(status.model_copy(update={"failover": failover}), happenings)
+
+
 def waiting(before: Before, why: str) -> Told:
     """Nothing can be copied for now."""
-    return Told(_not_copying(before, reconciling, WAITING_FOR_CONNECTION, why))
+    return Told(_not_copying(before, reconciling, WAITING_FOR_CONNECTION, visible(why)))
 
 
 def _not_copying(before: Before, tell: _Tell, reason: str, message: str) -> OffsetMirrorStatus:
@@ -124,6 +164,7 @@ def copying(before: Before, standing: MirrorStanding) -> Told:
             "at": before.now.replace(microsecond=0),
             "source_cluster": source,
             "target_cluster": target,
+            "producer_ids": pruned(before.status.producer_ids, counted.topics, standing.former_producer_ids),
             "topics": counted.topics,
             "in_sync": f"{counts.in_sync}/{counts.total}",
             "partitions": counts,
@@ -138,7 +179,7 @@ def copying(before: Before, standing: MirrorStanding) -> Told:
 
 def _judged(standing: MirrorStanding) -> tuple[_Tell, str, str]:
     counts = standing.counted.counts
-    ends = f". {standing.trouble}" if standing.trouble else ""
+    ends = f". {visible(standing.trouble)}" if standing.trouble else ""
     if counts.drifted:
         return stalled, COPIES_DRIFTED, _drifted(standing.counted)
     if counts.stopped:

@@ -62,6 +62,8 @@ class Copied:
     target: Topic
     compacts: bool
     filler_key: bytes | None
+    adopted: tuple[int, ...] = ()
+    """By partition, up to where the target's records are the beginning of the copy, whoever wrote them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ Step = Create | AddPartitions | Configure | Copied | Halted
 class Sides:
     """A topic as it is in both clusters. ``begins_later``: some log of the source does not begin at 0;
     ``target_is_empty``: no log of the target has had a record; ``was_emptied``: one has had some and has none, where
-    the source has records before its end."""
+    the source has records before its end; ``not_adopted``: why what the target has can't be taken over."""
 
     source: Topic
     source_settings: Settings
@@ -88,6 +90,7 @@ class Sides:
     target_settings: Settings
     target_is_empty: bool = True
     was_emptied: bool = False
+    not_adopted: str = ""
 
 
 def wanted(topics: Iterable[str], spec: MirroredTopics, *allowed: Collection[str]) -> list[str]:
@@ -108,6 +111,8 @@ def next_step(sides: Sides, known: MirroredTopicStatus | None) -> Step:
     settings = _settings(sides)
     if target is None:
         return Create(name, source.partitions, settings)
+    if sides.not_adopted:
+        return Halted(sides.not_adopted, drifted=True)
     if known is not None and known.source_id != source.topic_id and known.target_id == target.topic_id:
         return Halted(
             f"topic {name} was deleted and created again at the source: its records do not belong to the copy. Delete "
@@ -137,10 +142,11 @@ def next_step(sides: Sides, known: MirroredTopicStatus | None) -> Step:
         )
     if grows:
         return AddPartitions(name, source.partitions)
-    if different and (sides.target_is_empty or is_verified(known)):
+    adopted = known.adopted if known is not None else ()
+    if different and (sides.target_is_empty or is_verified(known) or adopted):
         return Configure(name, different)
     compacts = "compact" in settings["cleanup.policy"]
-    return Copied(source, target, compacts, b"tidegate.filler" if compacts else None)
+    return Copied(source, target, compacts, b"tidegate.filler" if compacts else None, adopted)
 
 
 def is_copy(target: Topic, known: MirroredTopicStatus | None) -> bool:

@@ -21,10 +21,8 @@ from tidegate.resources.fields import (
     TopicPatterns,
     duration_must,
 )
+from tidegate.resources.mirror_failover import MOST_TOPICS, FailoverSpec, MirrorFailover, MirrorRef
 from tidegate.resources.rules import described, immutable, list_map, rule, unique
-
-MOST_TOPICS: Final = 200
-"""In one mirror: its status has a row for each."""
 
 
 class MirrorEngine(StrEnum):
@@ -132,6 +130,25 @@ class OffsetMirrorSpec(SpecModel):
     suspend: StrictBool = False
     """Whether nothing is copied or carried over for now, as after a failover. It goes on from where the target ends."""
 
+    failover: FailoverSpec | None = None
+    """That copying has to end for good, and the copies may be written by others afterwards. Until status.failover.phase
+    is Fencing, the field can be removed again; afterwards the mirror never copies again. It goes before suspend."""
+
+    failback_from: MirrorRef | None = None
+    """An OffsetMirror in the other direction that has failed over. What its source has, and was copied, is taken as
+    the beginning of the copy: only what was written since is copied."""
+
+    former_producer_ids: (
+        Annotated[
+            tuple[Annotated[StrictInt, Field(ge=0), described("A producer id.")], ...],
+            Field(min_length=1, max_length=100),
+            unique("must not repeat a producer id: remove the second one"),
+        ]
+        | None
+    ) = None
+    """Producer ids that an OffsetMirror of the same copies had which was deleted, or whose status was lost: what they
+    wrote at the target is the copy, as far as it agrees with the source."""
+
     @rule(
         "self.source.name != self.target.name",
         "source and target must be two KafkaConnections: name another one as target",
@@ -183,6 +200,16 @@ class MirroredTopicStatus(ResourceModel):
     lag: Count | None = None
     """The difference between the source's last stable offsets and the ends of the copies, in all. Absent where that is
     not known."""
+
+    writers: Annotated[tuple[Annotated[int, described("A producer id.")], ...], Field(max_length=1000)] | None = None
+    """The producer ids that the ends of its copies were written with, or are about to be. Absent until that is known of
+    each."""
+
+    adopted: Annotated[
+        tuple[Annotated[int, described("By partition, the offset up to which it is.")], ...], Field(max_length=100_000)
+    ] = ()
+    """Up to where what the target has is taken as the beginning of the copy, whoever wrote it: see
+    spec.failbackFrom."""
 
 
 class WorstPartition(ResourceModel):
@@ -279,7 +306,7 @@ class OffsetMirrorStatus(StatusModel):
 
     producer_ids: Annotated[tuple[Annotated[int, described("A producer id.")], ...], Field(max_length=1000)] = ()
     """The ids of the producers that all copies are written with, at the target. Without them a copy counts as somebody
-    else's."""
+    else's. Those that no copy needs any more are removed."""
 
     topics: Annotated[tuple[MirroredTopicStatus, ...], Field(max_length=MOST_TOPICS), list_map("name")] = ()
     """The topics that are copied."""
@@ -299,8 +326,11 @@ class OffsetMirrorStatus(StatusModel):
     groups: CarriedGroups | None = None
     """The groups whose offsets are carried over."""
 
+    failover: MirrorFailover | None = None
+    """The end of the copying, once it has been asked for and nothing keeps it from ending."""
+
     conditions: Conditions = ()
-    """Ready is True while all topics are copied and in sync, and while the mirror is suspended. Reconciling and Stalled
-    are present while they are true. InSync is True while each copy has all that the source had ten seconds ago or
-    later; Seeding while one has not yet had all that the source has; Drifted while one has something at an offset that
-    is not the source's."""
+    """Ready is True while all topics are copied and in sync, while the mirror is suspended, and once it has failed
+    over. Reconciling and Stalled are present while they are true. InSync is True while each copy has all that the
+    source had ten seconds ago or later; Seeding while one has not yet had all that the source has; Drifted while one
+    has something at an offset that is not the source's."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.mirror.written import LOG_APPEND_TIME, Written, batch, marker, placed, records_in, rows, sealed
+from tidegate.mirror import records as records_module
 from tidegate.mirror.batches import Unreadable, read_batches
 from tidegate.mirror.codecs import GZIP, LZ4, SNAPPY, ZSTD, compressed, decompressed
-from tidegate.mirror.records import ends_by_abort, filler, read_records, rebuilt
+from tidegate.mirror.records import MOST_RECORDS, ends_by_abort, filler, read_records, rebuilt
 
 CODECS = (0, GZIP, SNAPPY, LZ4, ZSTD)
 BOMB = bytes(5_000_000)
@@ -121,3 +123,20 @@ def test_records_that_lie_about_themselves_are_refused(body: bytes, said: str) -
 
     with pytest.raises(Unreadable, match=said):
         read_records(read)
+
+
+def test_a_batch_of_too_many_records_is_not_taken_apart() -> None:
+    """A few bytes of a compressed batch may be millions of records, each of which takes memory."""
+    [many] = read_batches(filler(MOST_RECORDS + 1, None))
+
+    with pytest.raises(Unreadable, match=r"the record batch at offset 0 has 250001 records.*may have 250000"):
+        read_records(many)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_batch_that_would_be_too_large_is_named(codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records_module, "decompressed", partial(decompressed, largest=1 << 20))
+    [large] = read_batches(batch(7, {0: Written(5, b"k", bytes(2 << 20))}, 1, codec=codec))
+
+    with pytest.raises(Unreadable, match=r"the record batch at offset 7 can't be written anew: its records take more"):
+        read_records(large)

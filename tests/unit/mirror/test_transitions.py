@@ -310,16 +310,27 @@ def test_a_gap_goes_on_with_another_producer_id_once_the_epochs_are_used_up(
     read = SourceRead(3, 0, 5, data=markers(3, 2))
 
     if rolls:
-        assert led_to(Claiming, ready, read).ready.work == (Gap(3, 5),)
-        assert led_to(Ready, ready, read, ids=(OURS, NEXT)) == Ready(
+        claiming = led_to(Claiming, ready, read, ids=(OURS, NEXT))
+        assert claiming.ready.work == (Gap(3, 5),)
+        assert led_to(Ready, claiming, ProducerIds((OURS, NEXT))) == Ready(
             Position(3, Stamp(NEXT, 0, 0), fresh=True), 0, (Gap(3, 5),)
         )
     else:
         assert led_to(Ready, ready, read).position == ready.position
 
 
-def test_ids_that_were_claimed_stay() -> None:
-    assert not led_to(Stopped, Claiming(READY), ProducerIds((NEXT,))).drifted
+@pytest.mark.parametrize(
+    ("ids", "answer"),
+    [((OURS,), (NEXT,)), ((OURS,), ()), ((5, OURS), (5, NEXT)), ((5, OURS), (OURS, 5, NEXT)), ((OURS, 5), ())],
+)
+def test_the_id_that_is_written_with_stays_and_so_does_the_order(ids: tuple[int, ...], answer: tuple[int, ...]) -> None:
+    assert not led_to(Stopped, Claiming(READY), ProducerIds(answer), ids).drifted
+
+
+def test_ids_that_are_of_no_more_use_may_be_removed_and_older_ones_added() -> None:
+    ready = led_to(Ready, Claiming(READY), ProducerIds((2, 4, OURS, NEXT)), ids=(3, 4, OURS, 105))
+
+    assert ready.position == Position(3, Stamp(NEXT, 0, 0), fresh=True)
 
 
 # --- what was written -------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import TopicPartition
 from tidegate.mirror.ports import GroupOffset
 from tidegate.offset_mirror.carrier import Carrier
-from tidegate.offset_mirror.carrying import carried_id, carrying_id, selected
+from tidegate.offset_mirror.carrying import Notes, selected
 from tidegate.resources.offset_mirror import CarriedGroups, MirroredGroups
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -25,6 +25,8 @@ class World:
     def __init__(self) -> None:
         self.source, self.target, self.clock = FakeMirrorCluster("s"), FakeMirrorCluster("t"), FakeClock()
         self.ends = {P0: 100, P1: 100}
+        self.source.create_topic("t", 2, {})
+        self.source_ids = {"t": self.source.kept["t"].topic_id}
         self.may_write = True
         self.restart()
 
@@ -43,7 +45,7 @@ class World:
         self.source.offsets["g"] = {P0: GroupOffset(offset, metadata)}
 
     def carry(self) -> CarriedGroups:
-        return self.carrier.carry(self.ends)
+        return self.carrier.carry(self.ends, self.source_ids)
 
     @property
     def there(self) -> GroupOffset | None:
@@ -83,6 +85,18 @@ def test_a_partition_of_which_nothing_is_known_is_not_carried(world: World) -> N
 
     assert world.carry().total == 0
     assert world.there is None
+
+
+def test_a_topic_that_was_created_again_does_not_set_its_groups_back(world: World) -> None:
+    """Which is noticed some seconds later; the group reads the copy of what was there before."""
+    world.commit(50)
+    world.carry()
+    del world.source.kept["t"]
+    world.source.create_topic("t", 2, {})
+    world.commit(5)
+    world.carry()
+
+    assert world.there == GroupOffset(50)
 
 
 def test_a_source_that_was_reset_is_followed_backwards(world: World) -> None:
@@ -163,7 +177,7 @@ def test_offsets_that_stay_are_renewed_before_brokers_forget_them(world: World) 
 
     world.clock.sleep(7 * 3600)
     world.carry()
-    assert world.target.commits == [carrying_id("g"), "g", carried_id("g")]
+    assert world.target.commits == [Notes().carrying_id("g"), "g", Notes().carried_id("g")]
 
 
 def test_a_replica_that_does_not_lead_commits_nothing(world: World) -> None:

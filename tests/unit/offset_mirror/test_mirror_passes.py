@@ -7,150 +7,26 @@ import contextlib
 import itertools
 import math
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 
-from support.fake_kafka import FakeKafka
-from support.fake_kube import FakeKube
-from support.mirror.fake_cluster import FakeMirrorCluster
+from support.mirror.passes import CREATED, World
+from support.mirror.written import Written, batch, placed
 from tidegate.clock import SystemClock
-from tidegate.connection.live import Live, LiveConnections
-from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import NotAuthorized, Unavailable
 from tidegate.kafka.model import TopicPartition
 from tidegate.kube.ports import MIRRORS, Conflict, Kind, Object
+from tidegate.mirror import transitions
 from tidegate.mirror.model import Interrupted, ProducerIds
 from tidegate.mirror.ports import GroupOffset, GroupOffsets
+from tidegate.mirror.records import filler
+from tidegate.offset_mirror import ids as ids_module
 from tidegate.offset_mirror.ids import ProducerIdsInStatus
-from tidegate.offset_mirror.metrics import MirrorMetrics
-from tidegate.offset_mirror.reconcile import MirrorReconciler, Parts
-from tidegate.resources.base import read_status
-from tidegate.resources.conditions import Condition, find_condition
+from tidegate.resources.conditions import find_condition
 from tidegate.resources.connection import AllowSpec
-from tidegate.resources.offset_mirror import OffsetMirrorStatus
-from tidegate.service.metrics import Metrics
-
-CREATED = "2026-11-20T12:00:00Z"
-PASSES = 400
-
-T = TypeVar("T")
-
-
-class World:
-    """An `OffsetMirror` `m` of topic `t`, from cluster `here` to cluster `there`."""
-
-    def __init__(self) -> None:
-        self.kube, self.live = FakeKube(), LiveConnections()
-        self.here, self.there = FakeMirrorCluster("here"), FakeMirrorCluster("there")
-        self.here.create_topic("t", 2, {"retention.ms": "-1"})
-        self.here.write("t", 20)
-        self.here.write("t", 5, 1)
-        for name in ("here", "there"):
-            self.connect(name)
-        self.spec: dict[str, Any] = {
-            "source": {"name": "here"},
-            "target": {"name": "there"},
-            "topics": {"include": ["t"]},
-        }
-        self.kube.create(MIRRORS, "ns", "m", self.spec, CREATED)
-        self.loop = asyncio.new_event_loop()
-        self.executor = ThreadPoolExecutor(4)
-        self.metrics = Metrics()
-        self.of_mirrors = MirrorMetrics(self.metrics.registry)
-        self.opened: list[str] = []
-        self.restart()
-
-    def connect(self, name: str, **changes: Any) -> None:
-        live = Live(
-            uid=name,
-            namespace="ns",
-            name=name,
-            digest="d",
-            connection=Connection(name),
-            mounted=None,
-            secrets={},
-            allow=AllowSpec(),
-            kafka=FakeKafka(),
-            cluster_id=name,
-            trouble=None,
-        )
-        self.live.put(replace(live, **changes))
-
-    def restart(self) -> None:
-        """A new process: nothing in memory."""
-        clock = SystemClock()
-        self.reconciler = MirrorReconciler(
-            Parts(
-                kube=self.kube,
-                live=self.live,
-                open_cluster=self.open,
-                mirrors=lambda: self.kube.list(MIRRORS),
-                may_write=lambda: True,
-                executor=self.executor,
-                patient_executor=self.executor,
-                clock=clock,
-                metrics=self.metrics,
-                of_mirrors=self.of_mirrors,
-                active_tick_s=0.01,
-                idle_tick_s=0.02,
-                look_s=0.05,
-            )
-        )
-
-    def open(self, connection: Connection) -> FakeMirrorCluster:
-        self.opened.append(connection.bootstrap_servers)
-        return {"here": self.here, "there": self.there}[connection.bootstrap_servers]
-
-    def run(self, awaitable: Coroutine[Any, Any, T]) -> T:
-        return self.loop.run_until_complete(awaitable)
-
-    def passes(self, until: Callable[[], bool]) -> None:
-        """Passes over it, each when the last one has asked for it, until that is so."""
-
-        async def again() -> None:
-            for _ in range(PASSES):
-                again_after_s = 0.0
-                # A producer id was claimed meanwhile: read again, as by the loop.
-                with contextlib.suppress(Conflict):
-                    again_after_s = (await self.reconciler.reconcile(self.body)).again_after_s
-                    if until():
-                        return
-                await asyncio.sleep(min(again_after_s, 0.05))
-            raise AssertionError(f"not after {PASSES} passes: {self.body.get('status')}")
-
-        self.run(again())
-
-    def one_pass(self) -> Condition:
-        """Ready, afterwards."""
-        if self.body["spec"] != self.spec:
-            self.kube.change(MIRRORS, "ns", "m", spec=self.spec)
-        self.run(self.reconciler.reconcile(self.body))
-        return self.condition("Ready")
-
-    def copied(self) -> None:
-        self.passes(lambda: self.condition("Ready").reason == "CopiesInSync")
-
-    @property
-    def body(self) -> Object:
-        return self.kube.get(MIRRORS, "ns", "m")
-
-    @property
-    def status(self) -> OffsetMirrorStatus:
-        return read_status(OffsetMirrorStatus, self.body)
-
-    def condition(self, condition_type: str) -> Condition:
-        found = find_condition(self.status.conditions, condition_type)
-        assert found is not None, condition_type
-        return found
-
-    def close(self) -> None:
-        self.run(self.reconciler.stop())
-        self.loop.close()
-        self.executor.shutdown()
+from tidegate.resources.offset_mirror import CopyState, MirroredTopicStatus
 
 
 @pytest.fixture
@@ -306,7 +182,7 @@ def test_a_topic_that_the_target_refuses_keeps_no_other_from_being_copied(
 
 
 def test_nothing_is_carried_over_once_it_has_ended(world: World) -> None:
-    """A group of which the offsets are just being committed gets them, and no group after it."""
+    """What is just being committed is, and nothing after it."""
     for number in range(3):
         world.here.offsets[f"g{number}"] = {TopicPartition("t", 0): GroupOffset(7)}
     world.spec["groups"] = {"include": ["*"], "interval": "1s"}
@@ -329,7 +205,7 @@ def test_nothing_is_carried_over_once_it_has_ended(world: World) -> None:
         await stopping
 
     world.run(ended())
-    assert {"g0"} == {group for group in world.there.offsets if not group.startswith("tidegate.")}
+    assert not {group for group in world.there.offsets if not group.startswith("tidegate.")}
 
 
 def test_a_mirror_without_topics_says_so(world: World) -> None:
@@ -706,3 +582,117 @@ def test_a_lag_that_is_not_known_is_not_measured_as_none(world: World) -> None:
     lag = world.metrics.registry.get_sample_value("tidegate_mirror_lag_records", {"namespace": "ns", "mirror": "m"})
     assert lag is not None
     assert math.isnan(lag)
+
+
+def test_what_drives_a_terminal_is_escaped_in_what_is_said(world: World) -> None:
+    """Such as a broker's words in an error."""
+
+    def refuse(*_: Any) -> None:
+        raise NotAuthorized("create topic t: \x1b[2J\u202e")
+
+    world.there.create_topic = refuse  # type: ignore[method-assign]
+    world.one_pass()
+    world.passes(lambda: world.condition("Ready").reason == "CopiesStopped")
+
+    assert world.status.worst[0].message == "create topic t: \\x1b[2J\\u202e"
+    assert all(each.message.isprintable() for each in world.status.conditions)
+
+
+def deleted_and_created_again(world: World) -> None:
+    world.run(world.reconciler.stop())
+    world.kube.delete(MIRRORS, "ns", "m", CREATED)
+    world.kube.create(MIRRORS, "ns", "m", world.spec, CREATED)
+    world.restart()
+
+
+def test_a_mirror_goes_on_with_the_copies_of_one_that_was_deleted_once_it_is_told_whose_they_are(world: World) -> None:
+    world.copied()
+    [former] = world.status.producer_ids
+    deleted_and_created_again(world)
+    world.passes(lambda: world.condition("Drifted").status == "True")
+    assert f"with producer id {former}," in world.status.worst[0].message
+    assert "name this id in spec.formerProducerIds" in world.status.worst[0].message
+
+    world.spec["formerProducerIds"] = [former]
+    deleted_and_created_again(world)
+    world.copied()
+    world.here.write("t", 4)
+    world.passes(lambda: world.there.log("t").end == 24)
+    assert world.there.log("t").visible() == world.here.log("t").visible()
+    assert world.status.producer_ids[0] == former
+    assert len(world.status.producer_ids) == 2
+
+
+def test_a_former_producer_id_may_be_named_while_the_mirror_is_there(world: World) -> None:
+    world.copied()
+    [former] = world.status.producer_ids
+    deleted_and_created_again(world)
+    world.passes(lambda: world.condition("Drifted").status == "True")
+    world.kube.change(MIRRORS, "ns", "m", spec={**world.spec, "formerProducerIds": [former]})
+    world.copied()
+
+    assert world.status.producer_ids[0] == former
+
+
+def test_a_former_producer_id_does_not_hide_what_differs(world: World) -> None:
+    world.copied()
+    [former] = world.status.producer_ids
+    other = batch(20, {0: Written(1, b"other", b"record")}, 1, producer=(former, 0, 20))
+    world.there.log("t")._lay(other, 1)
+    world.here.write("t", 1)
+    world.spec["formerProducerIds"] = [former]
+    deleted_and_created_again(world)
+    world.passes(lambda: world.condition("Drifted").status == "True")
+
+    assert world.status.worst[0].message == "the records at offset 20 differ"
+
+
+def test_producer_ids_do_not_run_out(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that no copy needs any more are removed, also for copies that are written seldom."""
+    monkeypatch.setattr(transitions, "ROLL_EPOCH", 2)
+    monkeypatch.setattr(ids_module, "PRUNED_FROM", 4)
+    large = filler(2500, None)  # an id is good for more offsets than are looked at
+    world.copied()
+    seldom = world.status.producer_ids[0]
+    for _ in range(3):
+        for _ in range(8):
+            log = world.here.log("t")
+            log.write_marker(77, 0)
+            log._lay(placed(large, log.end), 2500)
+        world.passes(lambda: world.there.log("t").end == world.here.log("t").end)
+        world.passes(lambda: len(world.status.producer_ids) <= 7)
+        assert world.status.producer_ids[0] == seldom
+        world.run(world.reconciler.stop())
+        world.restart()
+    world.here.write("t", 2, 1)
+    world.passes(lambda: world.there.log("t", 1).end == 7)
+    assert world.status.producer_ids[-1] > seldom + 8
+
+    for number in range(2):
+        assert world.there.log("t", number).visible() == world.here.log("t", number).visible()
+    assert world.condition("Drifted").status == "False"
+
+
+def row(name: str, *writers: int, **changes: Any) -> MirroredTopicStatus:
+    known = {"source_id": "s", "target_id": "t", "partitions": 1, "state": CopyState.IN_SYNC}
+    return MirroredTopicStatus(name=name, **{**known, "writers": writers, **changes})
+
+
+@pytest.mark.parametrize(
+    ("rows", "former", "left"),
+    [
+        ([row("t", 50)], (), (49, 50, 51, 52, 200)),
+        ([row("t", 0, 199)], (), (0, 1, 2, 198, 199, 200)),
+        ([row("t", 50), row("u", 60)], (7,), (7, 49, 50, 51, 52, 59, 60, 61, 62, 200)),
+        ([row("t", 200), row("u", writers=None)], (), tuple(range(201))),
+        ([row("t", 200), row("u", 999)], (), tuple(range(201))),
+        ([row("t", 200), row("u", writers=None, target_id="")], (), (199, 200)),
+        ([row("t", 200), row("u", 50, state=CopyState.DRIFTED)], (), (49, 50, 51, 52, 199, 200)),
+        ([row("t", 200), row("u", 50, state=CopyState.SOURCE_GONE)], (), (49, 50, 51, 52, 199, 200)),
+    ],
+)
+def test_the_ids_that_a_copy_may_be_written_with_stay(
+    rows: list[MirroredTopicStatus], former: tuple[int, ...], left: tuple[int, ...]
+) -> None:
+    assert ids_module.pruned(tuple(range(201)), rows, former) == left
+    assert ids_module.pruned(tuple(range(100)), rows, former) == tuple(range(100))

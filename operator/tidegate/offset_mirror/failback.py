@@ -1,0 +1,113 @@
+"""What a mirror takes over from the failover of one in the other direction: the offsets are the same already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from tidegate.kafka.errors import UnknownPartitions
+from tidegate.kafka.model import Topic, TopicPartition
+from tidegate.kube.ports import Object, name_of, namespace_of
+from tidegate.mirror.ports import MirrorCluster
+from tidegate.resources.base import has_readable_status, read_status
+from tidegate.resources.conditions import Refusal
+from tidegate.resources.mirror_failover import FailoverPhase
+from tidegate.resources.offset_mirror import CopyState, MirroredTopicStatus, OffsetMirrorSpec, OffsetMirrorStatus
+
+NO_FAILOVER: Final = "NoFailover"
+
+
+@dataclass(frozen=True, slots=True)
+class Adoption:
+    """``rows``: topics whose records at the target are the beginning of the copy; ``refused``: by name, why those of
+    other topics are not."""
+
+    rows: Mapping[str, MirroredTopicStatus]
+    refused: Mapping[str, str]
+
+
+NOTHING: Final = Adoption({}, {})
+
+
+def origin(
+    body: Object, spec: OffsetMirrorSpec, mirrors: Iterable[Object], clusters: tuple[str, str]
+) -> OffsetMirrorStatus | Refusal | None:
+    """The status of the mirror whose failover is taken back; ``None``: there is none to be; or the :class:`Refusal`.
+    ``clusters``: the ids of source and target."""
+    if spec.failback_from is None:
+        return None
+    name, namespace = spec.failback_from.name, namespace_of(body)
+    found = next((each for each in mirrors if (namespace_of(each), name_of(each)) == (namespace, name)), None)
+    if found is None or not has_readable_status(OffsetMirrorStatus, found):
+        return Refusal(NO_FAILOVER, f"there is no OffsetMirror {name} in this namespace, or its status can't be read")
+    status = read_status(OffsetMirrorStatus, found)
+    if status.failover is None or status.failover.phase is not FailoverPhase.DONE:
+        return Refusal(NO_FAILOVER, f"OffsetMirror {name} has not failed over: begin with that")
+    if (status.target_cluster, status.source_cluster) != clusters:
+        says = f"OffsetMirror {name} has failed over from cluster {status.source_cluster} to {status.target_cluster}"
+        return Refusal(NO_FAILOVER, f"{says}, and not from {clusters[1]} to {clusters[0]}")
+    return status
+
+
+def adopted(
+    status: OffsetMirrorStatus,
+    source: Mapping[str, Topic],
+    target: MirrorCluster,
+    known: Mapping[str, MirroredTopicStatus],
+) -> Adoption:
+    """Of topics that this mirror does not know yet. ``status``: of the mirror whose failover is taken back; ``source``:
+    the topics that are wanted. Raises ``KafkaFailure``."""
+    if status.failover is None:
+        return NOTHING
+    ended = {topic.name: topic for topic in status.failover.topics}
+    there, rows, refused = target.topics(), dict[str, MirroredTopicStatus](), dict[str, str]()
+    for row in status.topics:
+        name, mine, copy = row.name, source.get(row.name), there.get(row.name)
+        was_begun = name in known and known[name].target_id
+        if was_begun or mine is None or copy is None or name not in ended:
+            continue
+        if (mine.topic_id, copy.topic_id) != (row.target_id, row.source_id):
+            continue  # one of them was created again: it is copied from its start, if it is empty at the target
+        ends = ended[name].ends
+        if row.state in (CopyState.DRIFTED, CopyState.STOPPED) or ended[name].message:
+            why = ended[name].message or f"its copy was {row.state} when it was failed over"
+            refused[name] = f"topic {name} can't be taken over: {why}. {_AGAIN}"
+            continue
+        beyond = _beyond(target, name, ends)
+        if beyond:
+            refused[name] = _never_copied(name, ends, beyond)
+            continue
+        rows[name] = MirroredTopicStatus(
+            name=name,
+            source_id=mine.topic_id,
+            target_id=copy.topic_id,
+            partitions=mine.partitions,
+            state=CopyState.WAITING,
+            adopted=ends,
+        )
+    return Adoption(rows, refused)
+
+
+_AGAIN: Final = "Delete it at the target, with all that it has, to have it copied again from its start"
+
+
+def _beyond(target: MirrorCluster, name: str, ends: tuple[int, ...]) -> Mapping[int, int]:
+    """How many offsets each partition has beyond the failover; also of partitions that were not copied."""
+    partitions = target.topics()[name].all_partitions()
+    try:
+        bounds = target.bounds(partitions, stable=False)
+    except UnknownPartitions:
+        return {}
+    known = {TopicPartition(name, number): end for number, end in enumerate(ends)}
+    return {p.partition: one.latest - known.get(p, 0) for p, one in bounds.items() if one.latest > known.get(p, 0)}
+
+
+def _never_copied(name: str, ends: tuple[int, ...], beyond: Mapping[int, int]) -> str:
+    some = sorted(beyond, key=lambda number: -beyond[number])[:5]
+    where = ", ".join(f"{beyond[n]} in partition {n} from offset {ends[n] if n < len(ends) else 0}" for n in some)
+    more = f", and some in {len(beyond) - len(some)} other partition(s)" if len(beyond) > len(some) else ""
+    return (
+        f"topic {name} has {sum(beyond.values())} offset(s) at the target that were never copied from there: "
+        f"{where}{more}. Save what you need of them. {_AGAIN}"
+    )

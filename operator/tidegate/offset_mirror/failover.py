@@ -1,0 +1,132 @@
+"""Failing a mirror over: when its copying may end, and the fence afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from functools import partial
+
+from tidegate.clock import Clock
+from tidegate.connection.live import Live, LiveConnections
+from tidegate.connection.read_only import observes
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.errors import KafkaFailure
+from tidegate.kafka.model import TopicPartition
+from tidegate.kube.ports import Object, namespace_of
+from tidegate.mirror.ports import MirrorCluster
+from tidegate.offset_mirror.copying import Clusters, Copying
+from tidegate.offset_mirror.course import Course
+from tidegate.offset_mirror.ending import fence_all, lacking, settle
+from tidegate.offset_mirror.status import Before, Told, draining, failed_over, fencing, waiting
+from tidegate.resources.mirror_failover import FailoverPhase, MirrorFailover
+from tidegate.resources.offset_mirror import OffsetMirrorSpec
+from tidegate.threads import in_thread
+
+
+@dataclass(frozen=True, slots=True)
+class Failover:
+    """Belongs to the event loop's thread. Each step is written to the status before the next one is done."""
+
+    live: LiveConnections
+    open_cluster: Callable[[Connection, str], MirrorCluster]
+    may_write: Callable[[], bool]
+    executor: Executor
+    clock: Clock
+
+    async def keeps(self, copying: Copying, told: Told) -> str:
+        """Why the copying must not end yet; nothing where the copies have all that the source has."""
+        counts = told.status.partitions
+        courses = copying.courses()
+        try:
+            missing = await in_thread(self.executor, lacking, copying.clusters.source, courses)
+        except KafkaFailure as failure:
+            return f"the source can't be asked what the copies lack: {failure}"
+        if missing:
+            return _lacks(missing)
+        if counts is None or counts.in_sync < counts.total or counts.total != len(courses):
+            return "not all copies are in sync"
+        return ""
+
+    async def begin(
+        self, body: Object, before: Before, told: Told, spec: OffsetMirrorSpec, stopped: Copying | None
+    ) -> Told:
+        """Nothing is copied any more. ``told``: how the copies stand; ``stopped``: what copied, if anything did."""
+        source = self._usable(body, spec.source.name, before.status.source_cluster)
+        target = self._usable(body, spec.target.name, before.status.target_cluster)
+        accepts_loss = spec.failover is not None and spec.failover.accept_loss
+        if isinstance(target, str) or (isinstance(source, str) and not accepts_loss):
+            return waiting(before, str(target if isinstance(target, str) else source))
+        ours = self.open_cluster(target.connection, target.cluster_id)
+        theirs = None if isinstance(source, str) else self.open_cluster(source.connection, source.cluster_id)
+        groups = told.status.groups
+        try:
+            if theirs is not None:
+                courses: Collection[Course] = () if stopped is None else stopped.courses_at_rest
+                ids: Mapping[str, str] = {} if stopped is None else stopped.ids_at_rest
+                between = None if stopped is None else Clusters(theirs, ours, stopped.clusters.ids)
+                carrier = None if stopped is None or between is None else stopped.carrier(between, self.may_write)
+                try:
+                    settled = await in_thread(self.executor, settle, theirs, ours, courses, ids, carrier)
+                except KafkaFailure as failure:
+                    if not accepts_loss:
+                        return draining(before, told, str(failure))
+                else:
+                    groups = settled.groups or groups
+                    if settled.lacking and not accepts_loss:
+                        return draining(before, told, _lacks(settled.lacking))
+                    if settled.groups is not None and settled.groups.failed and not accepts_loss:
+                        why = f"{settled.groups.failed} group(s) could not be carried over: {settled.groups.failure}"
+                        return draining(before, told, why)
+            fence_id = await in_thread(self.executor, ours.new_producer_id)
+        except KafkaFailure as failure:
+            return waiting(before, str(failure))
+        finally:
+            await self._close(theirs, ours)
+        status = told.status.model_copy(update={"groups": groups})
+        begun = Before(status, before.generation, before.now)
+        return fencing(begun, MirrorFailover(phase=FailoverPhase.FENCING, fence_id=fence_id))
+
+    async def fence(self, body: Object, before: Before, failover: MirrorFailover, spec: OffsetMirrorSpec) -> Told:
+        source = self._usable(body, spec.source.name, before.status.source_cluster)
+        target = self._usable(body, spec.target.name, before.status.target_cluster)
+        if isinstance(target, str):
+            return fencing(before, failover, target)
+        ours = self.open_cluster(target.connection, target.cluster_id)
+        theirs = None if isinstance(source, str) else self.open_cluster(source.connection, source.cluster_id)
+        do = partial(fence_all, theirs, ours, before.status, self.clock.now, self.may_write)
+        try:
+            done = await in_thread(self.executor, do)
+        except KafkaFailure as failure:
+            return fencing(before, failover, str(failure))
+        finally:
+            await self._close(theirs, ours)
+        return failed_over(before, done)
+
+    async def _close(self, *clusters: MirrorCluster | None) -> None:
+        for cluster in clusters:
+            if cluster is not None:
+                await in_thread(self.executor, cluster.close)
+
+    def _usable(self, body: Object, name: str, cluster: str | None) -> Live | str:
+        """The connection, or why it can't be used. ``cluster``: the id of what it reached before."""
+        live = self.live.used_from(namespace_of(body), (namespace_of(body), name))
+        if live is None:
+            return f"there is no usable KafkaConnection {name} in this namespace: it waits for it"
+        if live.trouble is not None or not live.cluster_id:
+            return f"KafkaConnection {name} is not ready: it waits for it"
+        if cluster is not None and live.cluster_id != cluster:
+            return f"KafkaConnection {name} reaches cluster {live.cluster_id}, and it was {cluster}"
+        if live.observes and name == _target_of(body):
+            return f"{observes(live.label)}: nothing is fenced"
+        return live
+
+
+def _target_of(body: Object) -> str:
+    return str(body["spec"]["target"]["name"])
+
+
+def _lacks(missing: Mapping[TopicPartition, int]) -> str:
+    worst = max(missing, key=lambda partition: missing[partition])
+    such = f"such as {worst}, which lacks {missing[worst]}"
+    return f"the copies of {len(missing)} partition(s) lack {sum(missing.values())} offset(s), {such}"

@@ -1,0 +1,145 @@
+"""Passes over an `OffsetMirror` between two clusters in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from support.fake_kafka import FakeKafka
+from support.fake_kube import FakeKube
+from support.mirror.fake_cluster import FakeMirrorCluster
+from tidegate.clock import SystemClock
+from tidegate.connection.live import Live, LiveConnections
+from tidegate.kafka.connection import Connection
+from tidegate.kube.ports import MIRRORS, Conflict, Object
+from tidegate.offset_mirror.metrics import MirrorMetrics
+from tidegate.offset_mirror.reconcile import MirrorReconciler, Parts
+from tidegate.resources.base import read_status
+from tidegate.resources.conditions import Condition, find_condition
+from tidegate.resources.connection import AllowSpec
+from tidegate.resources.offset_mirror import OffsetMirrorStatus
+from tidegate.service.metrics import Metrics
+
+CREATED = "2026-11-20T12:00:00Z"
+PASSES = 400
+
+T = TypeVar("T")
+
+
+class World:
+    """An `OffsetMirror` `m` of topic `t`, from cluster `here` to cluster `there`."""
+
+    name = "m"
+
+    def __init__(self) -> None:
+        self.kube, self.live = FakeKube(), LiveConnections()
+        self.here, self.there = FakeMirrorCluster("here"), FakeMirrorCluster("there")
+        self.here.create_topic("t", 2, {"retention.ms": "-1"})
+        self.here.write("t", 20)
+        self.here.write("t", 5, 1)
+        for name in ("here", "there"):
+            self.connect(name)
+        self.spec: dict[str, Any] = {
+            "source": {"name": "here"},
+            "target": {"name": "there"},
+            "topics": {"include": ["t"]},
+        }
+        self.kube.create(MIRRORS, "ns", "m", self.spec, CREATED)
+        self.loop = asyncio.new_event_loop()
+        self.executor = ThreadPoolExecutor(4)
+        self.metrics = Metrics()
+        self.of_mirrors = MirrorMetrics(self.metrics.registry)
+        self.opened: list[str] = []
+        self.restart()
+
+    def connect(self, name: str, **changes: Any) -> None:
+        live = Live(
+            uid=name,
+            namespace="ns",
+            name=name,
+            digest="d",
+            connection=Connection(name),
+            mounted=None,
+            secrets={},
+            allow=AllowSpec(),
+            kafka=FakeKafka(),
+            cluster_id=name,
+            trouble=None,
+        )
+        self.live.put(replace(live, **changes))
+
+    def restart(self) -> None:
+        """A new process: nothing in memory."""
+        clock = SystemClock()
+        self.reconciler = MirrorReconciler(
+            Parts(
+                kube=self.kube,
+                live=self.live,
+                open_cluster=self.open,
+                mirrors=lambda: self.kube.list(MIRRORS),
+                may_write=lambda: True,
+                executor=self.executor,
+                patient_executor=self.executor,
+                clock=clock,
+                metrics=self.metrics,
+                of_mirrors=self.of_mirrors,
+                active_tick_s=0.01,
+                idle_tick_s=0.02,
+                look_s=0.05,
+            )
+        )
+
+    def open(self, connection: Connection, _: str) -> FakeMirrorCluster:
+        self.opened.append(connection.bootstrap_servers)
+        return {"here": self.here, "there": self.there}[connection.bootstrap_servers]
+
+    def run(self, awaitable: Coroutine[Any, Any, T]) -> T:
+        return self.loop.run_until_complete(awaitable)
+
+    def passes(self, until: Callable[[], bool]) -> None:
+        """Passes over it, each when the last one has asked for it, until that is so."""
+
+        async def again() -> None:
+            for _ in range(PASSES):
+                again_after_s = 0.0
+                # A producer id was claimed meanwhile: read again, as by the loop.
+                with contextlib.suppress(Conflict):
+                    again_after_s = (await self.reconciler.reconcile(self.body)).again_after_s
+                    if until():
+                        return
+                await asyncio.sleep(min(again_after_s, 0.05))
+            raise AssertionError(f"not after {PASSES} passes: {self.body.get('status')}")
+
+        self.run(again())
+
+    def one_pass(self) -> Condition:
+        """Ready, afterwards."""
+        if self.body["spec"] != self.spec:
+            self.kube.change(MIRRORS, "ns", self.name, spec=self.spec)
+        self.run(self.reconciler.reconcile(self.body))
+        return self.condition("Ready")
+
+    def copied(self) -> None:
+        self.passes(lambda: self.condition("Ready").reason == "CopiesInSync")
+
+    @property
+    def body(self) -> Object:
+        return self.kube.get(MIRRORS, "ns", self.name)
+
+    @property
+    def status(self) -> OffsetMirrorStatus:
+        return read_status(OffsetMirrorStatus, self.body)
+
+    def condition(self, condition_type: str) -> Condition:
+        found = find_condition(self.status.conditions, condition_type)
+        assert found is not None, condition_type
+        return found
+
+    def close(self) -> None:
+        self.run(self.reconciler.stop())
+        self.loop.close()
+        self.executor.shutdown()

@@ -1,0 +1,277 @@
+"""A mirror ends for good, and another one in the other direction goes on from there."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterator, Mapping
+
+import pytest
+
+from support.mirror.passes import World
+from tidegate.kafka.errors import Unavailable
+from tidegate.kafka.model import LogBounds, TopicPartition
+from tidegate.kube.ports import MIRRORS
+from tidegate.mirror.model import Interrupted
+from tidegate.mirror.ports import GroupOffset
+from tidegate.offset_mirror.ids import ProducerIdsInStatus
+from tidegate.resources.mirror_failover import FailoverPhase, MirrorFailover
+
+P0 = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    world = World()
+    world.spec["groups"] = {"include": ["*"], "interval": "1s"}
+    world.one_pass()
+    world.there._numbers = itertools.count(1000)
+    yield world
+    world.close()
+
+
+def failed_over(world: World, **asked: bool) -> MirrorFailover:
+    world.spec["failover"] = asked
+    world.one_pass()
+    world.passes(lambda: world.condition("Ready").reason == "FailedOver")
+    found = world.status.failover
+    assert found is not None
+    return found
+
+
+def failed_back(world: World, name: str = "back") -> None:
+    """The mirror of the world is another one from now on, in the other direction."""
+    world.spec = {
+        "source": world.spec["target"],
+        "target": world.spec["source"],
+        "topics": {"include": ["t"]},
+        "groups": {"include": ["*"], "interval": "1s"},
+        "failbackFrom": {"name": world.name},
+    }
+    world.name = name
+    world.kube.create(MIRRORS, "ns", name, world.spec, "2026-11-21T12:00:00Z")
+
+
+def test_a_failover_ends_where_the_source_does_and_says_so(world: World) -> None:
+    world.here.offsets["g"] = {P0: GroupOffset(7)}
+    world.copied()
+    world.here.offsets["g"] = {P0: GroupOffset(9)}
+    world.here.write("t", 5)
+    found = failed_over(world)
+
+    assert found.phase is FailoverPhase.DONE
+    [topic] = found.topics
+    assert (topic.name, topic.ends, topic.lacks, topic.message) == ("t", (25, 5), (0, 0), "")
+    assert (found.source_answered, found.not_copied) == (True, 0)
+    assert world.there.offsets["g"] == {P0: GroupOffset(9)}
+    for number in range(2):
+        assert world.there.log("t", number).visible() == world.here.log("t", number).visible()
+    assert world.condition("Ready").status == "True"
+    assert "FailedOver" in [happening.reason for happening in world.kube.happenings_of("m")]
+
+
+def test_what_was_written_or_committed_afterwards_is_not_copied(world: World) -> None:
+    world.here.offsets["g"] = {P0: GroupOffset(7)}
+    world.copied()
+    failed_over(world)
+    end, offsets = world.there.log("t").end, dict(world.there.offsets)
+    world.here.write("t", 5)
+    world.here.offsets["g"] = {P0: GroupOffset(12)}
+    # Also where somebody takes the field away again, and by another process.
+    del world.spec["failover"]
+    world.one_pass()
+    world.run(world.reconciler.stop())
+    world.restart()
+    for _ in range(5):
+        assert world.one_pass().reason == "FailedOver"
+
+    assert (world.there.log("t").end, world.there.offsets) == (end, offsets)
+    assert isinstance(ProducerIdsInStatus(world.kube, world.body, lambda: 1).claim(None), Interrupted)
+
+
+def test_a_failover_waits_while_a_copy_lacks_something(world: World) -> None:
+    """As what is in a transaction that is open."""
+    world.copied()
+    bounds = world.here.bounds
+
+    def open_ended(
+        partitions: Collection[TopicPartition], *, stable: bool = True
+    ) -> Mapping[TopicPartition, LogBounds]:
+        beyond = 0 if stable else 5
+        return {p: LogBounds(b.earliest, b.latest + beyond) for p, b in bounds(partitions).items()}
+
+    world.here.bounds = open_ended  # type: ignore[method-assign]
+    world.spec["failover"] = {}
+    for _ in range(5):
+        assert world.one_pass().reason == "FailoverDraining"
+    says = world.condition("Ready").message
+    assert says.startswith("the copies of 2 partition(s) lack 10 offset(s), such as t-0, which lacks 5. Stop what ")
+    assert world.status.failover is None
+
+    world.here.bounds = bounds  # type: ignore[method-assign]
+    assert failed_over(world).not_copied == 0
+
+
+def test_a_failover_that_was_asked_for_by_mistake_can_be_taken_back_while_it_waits(world: World) -> None:
+    world.copied()
+    world.here.failure = Unavailable("nobody is there")
+    world.spec["failover"] = {}
+    assert world.one_pass().reason == "FailoverDraining"
+
+    world.here.failure = None
+    del world.spec["failover"]
+    world.here.write("t", 5)
+    world.one_pass()
+    world.passes(lambda: world.there.log("t").end == 25)
+    world.copied()
+
+
+@pytest.mark.parametrize("there_is_a_connection", [True, False])
+def test_a_source_that_is_lost_needs_somebody_who_accepts_that(there_is_a_connection: bool, world: World) -> None:
+    world.copied()
+    world.here.failure = Unavailable("nobody is there")
+    world.connect("here", trouble=("KafkaUnavailable", "nobody is there"))
+    world.spec["failover"] = {}
+    assert world.one_pass().reason == "WaitingForConnection"
+    if not there_is_a_connection:
+        world.live.drop("ns", "here", uid="here")
+
+    found = failed_over(world, acceptLoss=True)
+    assert (found.source_answered, found.not_copied, found.topics[0].ends) == (False, None, (20, 5))
+    assert "the source did not answer" in world.condition("Ready").message
+
+
+def test_what_a_source_has_that_was_given_up_is_counted(world: World) -> None:
+    world.spec["topics"] = {"include": ["t", "u"]}
+    world.here.create_topic("u", 1, {})
+    world.one_pass()
+    world.copied()
+    world.run(world.reconciler.stop())
+    world.restart()
+    world.here.write("t", 3)
+    world.here.write("u", 4)
+    found = failed_over(world, acceptLoss=True)
+
+    assert (found.not_copied, [topic.lacks for topic in found.topics]) == (7, [(3, 0), (4,)])
+    assert [topic.ends for topic in found.topics] == [(20, 5), (0,)]
+
+
+def test_a_fence_that_is_not_yet_complete_is_gone_on_with(world: World) -> None:
+    world.copied()
+    world.spec["failover"] = {}
+    while world.status.failover is None:
+        world.one_pass()
+    fence_id = world.status.failover.fence_id
+    world.there.failure = Unavailable("nobody is there")
+    assert world.one_pass().reason == "FailoverFencing"
+    world.run(world.reconciler.stop())
+    world.restart()
+    world.there.failure = None
+
+    found = failed_over(world)
+    assert (found.fence_id, found.topics[0].ends) == (fence_id, (20, 5))
+
+
+# --- back -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_mirror_in_the_other_direction_goes_on_from_the_failover(world: World) -> None:
+    world.here.offsets["g"] = {P0: GroupOffset(7)}
+    world.copied()
+    failed_over(world)
+    world.there.write("t", 3)
+    world.there.offsets["g"] = {P0: GroupOffset(21)}
+    end = world.here.log("t").end
+    failed_back(world)
+    world.copied()
+    world.passes(lambda: world.here.offsets["g"] == {P0: GroupOffset(21)})
+
+    for number in range(2):
+        assert world.here.log("t", number).visible() == world.there.log("t", number).visible()
+        assert world.here.log("t", number).end == world.there.log("t", number).end
+    assert end == 20
+    assert world.status.topics[0].adopted == (20, 5)
+    # And once more, as another process and as often as somebody moves.
+    world.run(world.reconciler.stop())
+    world.restart()
+    world.there.write("t", 2)
+    world.passes(lambda: world.here.log("t").end == world.there.log("t").end)
+    assert world.here.log("t").visible() == world.there.log("t").visible()
+    assert failed_over(world).topics[0].ends == (world.there.log("t").end, world.there.log("t", 1).end)
+
+
+def test_one_may_move_as_often_as_one_likes(world: World) -> None:
+    world.here.offsets["g"] = {P0: GroupOffset(7)}
+    world.copied()
+    here, there = world.here, world.there
+    for name in ("second", "third", "fourth"):
+        failed_over(world)
+        here, there = there, here
+        here.write("t", 3)
+        here.offsets["g"] = {P0: GroupOffset(here.log("t").end - 1)}
+        failed_back(world, name)
+        world.copied()
+        world.passes(lambda here=here, there=there: there.offsets["g"] == here.offsets["g"])  # type: ignore[misc]
+
+        for number in range(2):
+            assert there.log("t", number).visible() == here.log("t", number).visible()
+
+
+def test_records_that_were_never_copied_are_not_dropped_silently(world: World) -> None:
+    world.copied()
+    failed_over(world)
+    world.here.write("t", 4, 1)
+    world.there.write("t", 3)
+    failed_back(world)
+    world.one_pass()
+    world.passes(lambda: world.condition("Drifted").status == "True")
+
+    says = world.condition("Drifted").message
+    assert "has 4 offset(s) at the target that were never copied from there: 4 in partition 1 from offset 5" in says
+    assert world.here.log("t").end == 20
+
+    # Who wants to discard them deletes the topic.
+    del world.here.kept["t"]
+    world.copied()
+    assert world.here.log("t").visible() == world.there.log("t").visible()
+
+
+def test_a_source_that_lost_some_records_gets_them_back(world: World) -> None:
+    """As by an unclean election before it died."""
+    world.copied()
+    failed_over(world)
+    world.here.log("t").log.pop()
+    failed_back(world)
+    world.copied()
+
+    assert world.here.log("t").visible() == world.there.log("t").visible()
+
+
+@pytest.mark.parametrize("fails_over", [True, False])
+def test_a_failback_needs_a_failover_in_the_other_direction(fails_over: bool, world: World) -> None:
+    world.copied()
+    if fails_over:
+        failed_over(world)
+    failed_back(world)
+    if fails_over:
+        world.connect("third", cluster_id="third")
+        world.kube.change(MIRRORS, "ns", "back", spec={**world.spec, "source": {"name": "third"}})
+        world.spec = dict(world.body["spec"])
+        world.open = lambda *_: world.there  # type: ignore[method-assign]
+        world.restart()
+
+    assert world.one_pass().reason == "NoFailover"
+
+
+def test_a_group_that_is_used_where_it_goes_back_to_is_left_alone(world: World) -> None:
+    world.here.offsets["g"] = {P0: GroupOffset(7)}
+    world.copied()
+    failed_over(world)
+    world.there.offsets["g"] = {P0: GroupOffset(15)}
+    failed_back(world)
+    world.copied()
+    world.passes(lambda: world.here.offsets["g"] == {P0: GroupOffset(15)})
+    world.here.offsets["g"] = {P0: GroupOffset(16)}
+    world.there.offsets["g"] = {P0: GroupOffset(20)}
+    world.passes(lambda: world.status.groups is not None and world.status.groups.in_use == 1)
+
+    assert world.here.offsets["g"] == {P0: GroupOffset(16)}
