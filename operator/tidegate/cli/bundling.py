@@ -62,10 +62,17 @@ def run_bundle(arguments: Sequence[str], screen: Screen) -> int:
     try:
         # Its reader may see less than its writer, so nobody else reads it here; and what is there is not written over.
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as out:
-            archive = Archive(out, folder, at)
-            _Collecting(options, archive, screen, at).all()
-            index = archive.close()
+        try:
+            with os.fdopen(descriptor, "wb") as out:
+                archive = Archive(out, folder, at)
+                _Collecting(options, archive, screen, at).all()
+                index = archive.close()
+        except BaseException:
+            path.unlink(missing_ok=True)  # half an archive can't be read, and would be in the way of the next one
+            raise
+    except FileExistsError:
+        screen.note(f"tidegate bundle: {visible(str(path))} exists already: give another name by --output")
+        return 1
     except OSError as failure:
         screen.note(f"tidegate bundle: {visible(str(failure))}")
         return 1

@@ -12,7 +12,10 @@ from typing import Any, Final
 
 REDACTED: Final = "(redacted)"
 
-_NAMES: Final = r"password|passwd|passphrase|secret|token|credential|jaas|sasl|private|api.?key|access.?key"
+_NAMES: Final = (
+    r"password|passwd|passphrase|pwd|secret|token|credential|jaas|sasl|private|api.?key|access.?key|account.?key|ssl.key"
+    r"|authorization|cookie|user.info"
+)
 _SECRETIVE: Final = re.compile(_NAMES, re.IGNORECASE)
 """Members, at any depth, of which only the names are kept."""
 
@@ -22,20 +25,29 @@ _BY_PLACE: Final = frozenset({"annotations", "properties", "sparkConf", "record"
 # Each quantifier is bounded, or is tried from one place only: a text may be made to be slow.
 _IN_TEXT: Final = (
     re.compile(r"-----BEGIN [A-Z ]{1,40}-----.*?(-----END [A-Z ]{1,40}-----|\Z)", re.DOTALL),
-    re.compile(r"LoginModule\b[^;\n]*;?", re.IGNORECASE),
-    re.compile(r"\b(bearer|basic)\s{1,8}[a-z0-9+/=._~-]{8,}", re.IGNORECASE),
+    re.compile(r"LS0tLS1CRUdJTi[A-Za-z0-9+/=_-]*"),  # the same in base64
+    re.compile(r"LoginModule\b[^\n]*", re.IGNORECASE),
+    re.compile(r"\b(bearer|basic|apikey|token)\s{1,8}[a-z0-9+/=._~-]{8,}", re.IGNORECASE),
     re.compile(r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]+[.][A-Za-z0-9_-]+([.][A-Za-z0-9_-]*)?"),
-    re.compile(r"(?<=://)[^/\s@]{1,512}(?=@)"),
+    re.compile(r"(?<=://)[^\s\"'<>]{1,512}(?=@)"),
+    re.compile(rf"(?<=--)[\w.-]{{0,64}}(?:{_NAMES})[\w.-]{{0,64}}[ \t]{{1,8}}[^\s-]\S*", re.IGNORECASE),
 )
 _ASSIGNED: Final = re.compile(
-    rf"((?:{_NAMES})[\w.-]{{0,64}}[\\\"']{{0,8}}\s{{0,8}}[=:]\s{{0,8}})(\"[^\"\n]*\"?|'[^'\n]*'?|[^\s,;}}\]]+)",
+    rf"((?:{_NAMES})[\w.-]{{0,64}}[\\\"']{{0,8}}\s{{0,8}}(?:=>|[=:])\s{{0,8}})"
+    r"(\\\"(?:[^\"\\\n]|\\(?!\"))*(?:\\\")?|\"(?:\\.|[^\"\\\n])*\"?|'(?:\\.|[^'\\\n])*'?|[^\s,;}\]]+)",
     re.IGNORECASE,
 )
 
 
 def redacted(body: Mapping[str, Any]) -> dict[str, Any]:
     """A resource as JSON, or anything like it."""
-    return {text_redacted(str(name)): _member(str(name), value) for name, value in body.items()}
+    named = str(body.get("name", body.get("key", "")))
+    return {
+        text_redacted(str(name)): REDACTED
+        if name == "value" and _SECRETIVE.search(named)
+        else _member(str(name), value)
+        for name, value in body.items()
+    }
 
 
 def text_redacted(text: str) -> str:

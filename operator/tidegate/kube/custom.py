@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kubernetes.client import ApiClient
+from kubernetes.client.exceptions import ApiException
 
 from tidegate.kube.ports import Kind
 from tidegate.kube.requests import MERGE, Requests, path_of
@@ -59,5 +60,8 @@ class CustomResources:
         return self._requests.ask("DELETE", _path(kind, namespace, name), body=options, timeout=_request_timeout)
 
 
-def _path(kind: Kind, namespace: str, name: str = "", of: str = "") -> str:
-    return path_of(f"apis/{kind.api_version}", kind.plural, namespace, name, of)
+def _path(kind: Kind, namespace: str, name: str | None = None, of: str = "") -> str:
+    """``name``: absent for all of them; an empty one is nobody's. Raises ``ApiException``."""
+    if name == "":
+        raise ApiException(status=404, reason=f"a name is needed: no {kind.kind} has an empty one")
+    return path_of(f"apis/{kind.api_version}", kind.plural, namespace, name or "", of)

@@ -136,8 +136,17 @@ def test_nothing_is_written_over(kube: FakeKube, tmp_path: Path, capsys: pytest.
     assert main(["bundle", "-n", "shop", "-o", str(path)]) == 1
 
     assert path.read_text() == "mine"
-    assert "tidegate bundle: " in capsys.readouterr().err
+    assert f"tidegate bundle: {path} exists already" in capsys.readouterr().err
     assert kube.list(PAUSES) == []
+
+
+def test_a_wrong_option_leaves_no_archive_in_the_way_of_the_next(kube: FakeKube, tmp_path: Path) -> None:
+    path = tmp_path / "b.tar.gz"
+    arguments = ["bundle", "-n", "shop", "-o", str(path), "--group", "g", "--bootstrap-server", "127.0.0.1:1"]
+
+    assert main([*arguments, "--command-config", str(tmp_path / "missing")]) == 1
+
+    assert not path.exists()
 
 
 def test_without_a_cluster_the_archive_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -216,6 +225,20 @@ def test_what_is_too_large_is_cut_and_what_is_too_much_left_out(monkeypatch: pyt
         f"-----BEGIN PRIVATE KEY-----\n{PLANTED}\n-----END PRIVATE KEY-----",
         f"-----BEGIN EC PRIVATE KEY-----\n{PLANTED}",
         f"eyJhbGciOi.{PLANTED}.sig",
+        f'required password="a;b {PLANTED}";',
+        f'PlainLoginModule required password="a;b {PLANTED}";',
+        f'password="hun\\"ter {PLANTED}"',
+        f'password=\\"hun {PLANTED}\\";',
+        f"https://me:p@{PLANTED}@storage/x",
+        f"https://me:p/{PLANTED}@storage/x",
+        f"password => {PLANTED}",
+        f"Authorization: Token {PLANTED}",
+        f"Cookie: id={PLANTED}",
+        f"basic.auth.user.info=me:{PLANTED}",
+        f"--sasl-password {PLANTED}",
+        f"ssl.key={PLANTED}",
+        f"LS0tLS1CRUdJTi{PLANTED}",
+        f"AccountKey={PLANTED}",
         JAAS,
     ],
 )
@@ -225,6 +248,12 @@ def test_what_looks_like_a_credential_is_left_out_of_a_text(text: str) -> None:
     assert PLANTED not in told
     assert told.startswith("before ")
     assert "(redacted)" in told
+
+
+def test_the_value_of_what_is_named_like_a_credential_is_left_out() -> None:
+    told = redacted({"settings": [{"name": "KAFKA_PASSWORD", "value": PLANTED}, {"name": "TZ", "value": "UTC"}]})
+
+    assert told == {"settings": [{"name": "KAFKA_PASSWORD", "value": "(redacted)"}, {"name": "TZ", "value": "UTC"}]}
 
 
 def test_what_is_none_is_left_as_it_is() -> None:
@@ -238,7 +267,24 @@ def test_what_is_none_is_left_as_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["password", "a.", "eyJ", "eyJ-", "://a:", "-----BEGIN A", "-----END A", "bearer ", "=:", "LoginModule"]
+    "piece",
+    [
+        "token",
+        "--password ",
+        'password="\\\\',
+        '\\\\"',
+        "://a@",
+        "password",
+        "a.",
+        "eyJ",
+        "eyJ-",
+        "://a:",
+        "-----BEGIN A",
+        "-----END A",
+        "bearer ",
+        "=:",
+        "LoginModule",
+    ],
 )
 def test_a_hostile_text_takes_no_more_time_than_its_length(piece: str) -> None:
     """Each would take minutes, if a pattern looked for its end from every place of it."""
