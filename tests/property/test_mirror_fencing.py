@@ -113,7 +113,10 @@ def test_a_writer_that_looks_at_the_end_finds_somebody_else() -> None:
 def test_a_fence_is_set_up_again_at_the_same_end() -> None:
     world = copied(5)
     first = fence(SimulatedTarget(world.target), world.ids, FENCE)
+    again = SimulatedTarget(world.target)
+    ended = again.tail(1)
     second = fence(SimulatedTarget(world.target), world.ids, FENCE)
+    assert again.tail(1) == ended, "or the fence would be pushed out of the window"
 
     assert isinstance(first, Fenced)
     assert first == second

@@ -47,7 +47,11 @@ def fence(target: Target, ids: Sequence[int], fence_id: int) -> Fenced | Refusal
         tail = target.tail(WINDOW)
         if isinstance(tail, Interrupted):
             return tail
+    # Repeated for another partition's sake it adds nothing, or the end would leave the window in time.
+    refused = {b.stamp.producer_id for b in read_batches(tail.data) if b.is_control and b.stamp.epoch == LAST_EPOCH}
     for producer_id in _at_work(tail, ids):
+        if producer_id in refused:
+            continue
         answer = target.write_markers(producer_id, LAST_EPOCH, 1)
         if not isinstance(answer, Done):
             return answer

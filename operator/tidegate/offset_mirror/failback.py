@@ -72,7 +72,10 @@ def adopted(
         ends = ended[name].ends
         if row.state in (CopyState.DRIFTED, CopyState.STOPPED) or ended[name].message:
             why = ended[name].message or f"its copy was {row.state} when it was failed over"
-            refused[name] = f"topic {name} can't be taken over: {why}. {_AGAIN}"
+            refused[name] = (
+                f"topic {name} can't be taken over: {why}. It may have records that are nowhere else: save what "
+                f"you need of them first. {_AGAIN}"
+            )
             continue
         beyond = _beyond(target, name, ends)
         if beyond:

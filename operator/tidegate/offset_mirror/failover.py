@@ -44,7 +44,9 @@ class Failover:
             return f"the source can't be asked what the copies lack: {failure}"
         if missing:
             return _lacks(missing)
-        if counts is None or counts.in_sync < counts.total or counts.total != len(courses):
+        if counts is None or not counts.total:
+            return "nothing has been copied yet"
+        if counts.in_sync < counts.total or counts.total != len(courses):
             return "not all copies are in sync"
         return ""
 
