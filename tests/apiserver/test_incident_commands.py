@@ -10,9 +10,9 @@ import pytest
 
 from apiserver.offsets import committed, produce
 from apiserver.own_topics import Own
-from apiserver.shell import Shell
 from devstack import ApiServer, KafkaCluster
 from support.operator_process import OperatorProcess, Resources, until
+from support.shell import Shell
 from support.stack_fixtures import MakeTopic, Unique
 from support.stub_agent import StubAgent
 from tidegate.control.records import Hold, HoldKey
@@ -22,7 +22,7 @@ PARTITIONS = 2
 
 @pytest.fixture
 def shell(apiserver: ApiServer) -> Shell:
-    return Shell(apiserver.kubeconfig)
+    return Shell({"KUBECONFIG": str(apiserver.kubeconfig)})
 
 
 @pytest.fixture

@@ -11,12 +11,12 @@ from kubernetes import client as kube
 from apiserver.conftest import StartOperator
 from apiserver.mirrors import KEPT, assert_equal, delete, end_of, has_all
 from apiserver.offsets import commit, committed, produce
-from apiserver.shell import Shell
 from apiserver.test_operator_replicas import leads, pair
 from devstack import ApiServer, KafkaCluster
 from support.mirror.random_topic import RandomTopic, consumed
 from support.needs import starts
 from support.operator_process import OperatorProcess, Resources, until
+from support.shell import Shell
 from support.stack_fixtures import MakeTopic, Unique
 
 
@@ -30,7 +30,7 @@ def elsewhere() -> Iterator[KafkaCluster]:
 
 @pytest.fixture
 def shell(apiserver: ApiServer) -> Shell:
-    return Shell(apiserver.kubeconfig)
+    return Shell({"KUBECONFIG": str(apiserver.kubeconfig)})
 
 
 def connect(resources: Resources, kafka: KafkaCluster, elsewhere: KafkaCluster) -> None:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +26,7 @@ from confluent_kafka.admin import (
 from devstack import KafkaCluster
 from support.obedient_consumer import ObedientConsumer
 from support.operator_process import until
+from support.shell import Shell
 from support.stack_fixtures import MakeTopic, Unique, topics_of
 from tidegate.clock import SystemClock
 from tidegate.kafka.connection import Connection, acks_topic
@@ -47,30 +45,14 @@ ROOT = Path(__file__).resolve().parents[2]
 PARTITIONS = 4
 
 
-class Cli:
+class Cli(Shell):
     """Runs commands against one cluster, with runs and control topic of their own."""
 
     def __init__(self, bootstrap: str, state: Path, control_topic: str) -> None:
+        of = ("--bootstrap-server", bootstrap, "--control-topic", control_topic)
+        super().__init__({"XDG_STATE_HOME": str(state)}, "groups", *of)
         self.bootstrap = bootstrap
         self.runs = state / "tidegate" / "runs"
-        self._environment = os.environ | {"PYTHONPATH": str(ROOT / "operator"), "XDG_STATE_HOME": str(state)}
-        self._always = ["--bootstrap-server", bootstrap, "--control-topic", control_topic]
-
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "tidegate.cli.main", "groups", *self._always, *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=self._environment,
-        )
-
-    def __call__(self, *arguments: str, code: int = 0) -> str:
-        """Both outputs."""
-        with self.start(*arguments) as process:
-            out, err = process.communicate(timeout=120)
-        assert process.returncode == code, out + err
-        return out + err
 
 
 @pytest.fixture

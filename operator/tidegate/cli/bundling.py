@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from tidegate.incident.archive import Archive
     from tidegate.kube.client import KubeClient
+    from tidegate.kube.core import CoreObjects
     from tidegate.kube.ports import Kind, Object
 
 _LOG_LINES: Final = 5_000
@@ -62,14 +63,14 @@ def run_bundle(arguments: Sequence[str], screen: Screen) -> int:
     try:
         # Its reader may see less than its writer, so nobody else reads it here; and what is there is not written over.
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
+        with ExitStack() as undoing:
+            # Half an archive can't be read, and would be in the way of the next one.
+            undoing.callback(path.unlink, missing_ok=True)
             with os.fdopen(descriptor, "wb") as out:
                 archive = Archive(out, folder, at)
                 _Collecting(options, archive, screen, at).all()
                 index = archive.close()
-        except BaseException:
-            path.unlink(missing_ok=True)  # half an archive can't be read, and would be in the way of the next one
-            raise
+            undoing.pop_all()
     except FileExistsError:
         screen.note(f"tidegate bundle: {visible(str(path))} exists already: give another name by --output")
         return 1
@@ -91,21 +92,21 @@ class _Collecting:
 
     def all(self) -> None:
         """Each part by itself: what can't be read is said in the index. Raises ``UsageError``."""
-        from tidegate.incident.seen import Unseen
         from tidegate.kube.api import NoCluster
 
         self.archive.add_json(("versions.json",), "of what made this archive", _versions())
         try:
             kube = kube_client(self.options, everywhere=self.options.all_namespaces)
+            core = self._core()
         except NoCluster as failure:
-            self.archive.left_out(Unseen("resources, Events and logs", str(failure)))
+            self._left_out("resources, Events and logs", str(failure))
         else:
-            self._resources(kube)
-            self._logs()
+            self._resources(kube, core)
+            self._logs(core)
         for group in self.options.group:
             self._group(group)
 
-    def _resources(self, kube: KubeClient) -> None:
+    def _resources(self, kube: KubeClient, core: CoreObjects) -> None:
         from tidegate.incident.redaction import redacted
         from tidegate.kube.ports import name_of, namespace_of
 
@@ -115,7 +116,7 @@ class _Collecting:
             where = ("resources", kind.plural, f"{namespace_of(body)}.{name_of(body)}.json")
             self.archive.add_json(where, f"a {kind.kind}", redacted(body))
         for namespace in sorted(namespaces):
-            self._events(namespace)
+            self._events(core, namespace)
 
     def _listed(self, kube: KubeClient) -> Iterator[tuple[Kind, Object]]:
         from tidegate.kube.ports import APPROVALS, BACKUPS, CONNECTIONS, MIRRORS, PAUSES, POLICIES, RESETS
@@ -124,22 +125,22 @@ class _Collecting:
             for body in self._asked(kind.plural, lambda kind=kind: kube.list(kind)) or ():  # type: ignore[misc]
                 yield kind, body
 
-    def _events(self, namespace: str) -> None:
+    def _events(self, core: CoreObjects, namespace: str) -> None:
         from tidegate.incident.redaction import redacted
         from tidegate.kube.client import bounded_object
 
         what = f"Events in {namespace}"
-        found = self._asked(what, lambda: bounded_object(what, self._core().list, "events", namespace, limit=_EVENTS))
+        found = self._asked(what, lambda: bounded_object(what, core.list, "events", namespace, limit=_EVENTS))
         ours = [each for each in (found or {}).get("items", ()) if _is_ours(each)]
         if ours:
             told = {"items": [redacted(each) for each in ours]}
             self.archive.add_json(("events", f"{namespace}.json"), f"Events about resources in {namespace}", told)
 
-    def _logs(self) -> None:
+    def _logs(self, core: CoreObjects) -> None:
         from tidegate.incident.redaction import text_redacted
         from tidegate.kube.client import bounded_call, bounded_object
 
-        core, namespace = self._core(), self.options.operator_namespace
+        namespace = self.options.operator_namespace
         what, label = f"the operator's pods in {namespace}", "app.kubernetes.io/name=tidegate"
         found = self._asked(
             what, lambda: bounded_object(what, core.list, "pods", namespace, label_selector=label, limit=10)
@@ -170,7 +171,7 @@ class _Collecting:
         told = redacted(as_json(seen, account, sections(seen, account)))
         self.archive.add_json(("groups", f"{group}.json"), f"group {group}, by Kafka", told)
 
-    def _core(self) -> Any:
+    def _core(self) -> CoreObjects:
         from tidegate.kube.api import default_api_client
         from tidegate.kube.core import CoreObjects
 

@@ -33,16 +33,14 @@ def lacking(source: MirrorCluster, courses: Collection[Course]) -> Mapping[Topic
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """``groups``: as they were carried over last, if they are; ``fence_id``: a producer id that nobody has."""
+    """``groups``: as they were carried over last, if they are."""
 
     lacking: Mapping[TopicPartition, int]
     groups: CarriedGroups | None
-    fence_id: int
 
 
 def settle(
     source: MirrorCluster,
-    target: MirrorCluster,
     courses: Collection[Course],
     source_ids: Mapping[str, str],
     carrier: Carrier | None,
@@ -51,7 +49,7 @@ def settle(
     ``KafkaFailure``."""
     ends = {course.partition: course.offset for course in courses if course.offset is not None and not course.drifted}
     groups = carrier.carry(ends, source_ids) if carrier is not None and ends else None
-    return Settled(lacking(source, courses), groups, target.new_producer_id())
+    return Settled(lacking(source, courses), groups)
 
 
 def fence_all(

@@ -69,7 +69,7 @@ class Failover:
                 between = None if stopped is None else Clusters(theirs, ours, stopped.clusters.ids)
                 carrier = None if stopped is None or between is None else stopped.carrier(between, self.may_write)
                 try:
-                    settled = await in_thread(self.executor, settle, theirs, ours, courses, ids, carrier)
+                    settled = await in_thread(self.executor, settle, theirs, courses, ids, carrier)
                 except KafkaFailure as failure:
                     if not accepts_loss:
                         return draining(before, told, str(failure))

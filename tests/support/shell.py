@@ -5,20 +5,22 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 class Shell:
-    """Runs `tidegate` as a person does."""
+    """Runs `tidegate` with these variables, and with `always` before all other arguments."""
 
-    def __init__(self, kubeconfig: Path) -> None:
-        self._environment = os.environ | {"PYTHONPATH": str(ROOT / "operator"), "KUBECONFIG": str(kubeconfig)}
+    def __init__(self, environment: Mapping[str, str], *always: str) -> None:
+        self._environment = os.environ | {"PYTHONPATH": str(ROOT / "operator")} | environment
+        self._always = always
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-m", "tidegate.cli.main", *arguments],
+            [sys.executable, "-m", "tidegate.cli.main", *self._always, *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
