@@ -168,6 +168,16 @@ lock: | python uv ## resolve the dependencies anew
 	@for list in uv build; do \
 	    "$(UV)" pip compile dev/python/$$list.in --universal --generate-hashes -q -o dev/python/$$list.txt; done
 
+.PHONY: version
+version: python ## print the version, or write another one wherever it is: VERSION=0.2.0
+	@"$(PYTHON)" dev/stack.py version $(VERSION)
+
+.PHONY: release
+release: kubectl setup build ## build VERSION=0.2.0 of this commit into dist/, install it from there, try it (docs/how-to/release.md)
+	@test -n "$(VERSION)" || { echo "which version? make release VERSION=$$("$(PYTHON)" dev/stack.py version)" >&2; exit 2; }
+	@"$(PYTHON)" dev/stack.py release $(VERSION) $(if $(REPOSITORY),--repository $(REPOSITORY)) \
+	    $(if $(REGISTRY),--registry $(REGISTRY)) $(ARGS)
+
 .PHONY: clean
 clean: ## remove what was built in the tree (not the cache)
 	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

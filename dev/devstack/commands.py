@@ -12,6 +12,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
@@ -22,8 +23,10 @@ from devstack.java_agent import java_agent
 from devstack.kafka import KafkaCluster
 from devstack.node import Node, take_down
 from devstack.processes import RunFolder, sweep
+from devstack.release import Order, make_release
 from devstack.sbom import write_sboms
 from devstack.toolcache import DEV, Tool, say, toolcache
+from devstack.version import version_of, write_version
 
 CRDS = DEV.parent / "crds"
 # kube-apiserver and etcd end within a second, a broker within a few.
@@ -87,6 +90,13 @@ def main(arguments: Sequence[str]) -> int:
     commands.add_parser("env", help="print the exports of the running stack")
     commands.add_parser("sbom", help="write a bill of materials of each image into build/sbom (root)")
     commands.add_parser("agent-java", help="build, check and test the Java agent; say where its jars are")
+    version = commands.add_parser("version", help="print the tree's version, or write another one everywhere")
+    version.add_argument("version", nargs="?", metavar="X.Y.Z")
+    release = commands.add_parser("release", help="build a release of the commit into dist/, and try it from there")
+    release.add_argument("version", metavar="X.Y.Z")
+    release.add_argument("--repository", metavar="URL", help="where its source and files are published")
+    release.add_argument("--registry", metavar="HOST/PATH", help="where its images are published")
+    release.add_argument("--untried", action="store_true", help="do not install it and play the tutorial on it")
     node = commands.add_parser("node", help="a whole cluster of one node on this machine, with pods (root)")
     node.add_argument("action", choices=("up", "down", "status"))
     options = parser.parse_args(arguments)
@@ -102,6 +112,12 @@ def main(arguments: Sequence[str]) -> int:
                 return 0
             case "agent-java":
                 sys.stdout.write(f"{java_agent().folder()}\n")
+                return 0
+            case "version":
+                return _version(options.version)
+            case "release":
+                order = Order(options.version, options.repository, options.registry, not options.untried)
+                make_release(order, DEV.parent)
                 return 0
             case "node":
                 return _node(options.action)
@@ -130,6 +146,15 @@ def _build(wanted: tuple[Tool, ...], *, node: bool = False) -> int:
             say(line)
         return 2
     tools.build(wanted)
+    return 0
+
+
+def _version(version: str | None) -> int:
+    if version is None:
+        sys.stdout.write(f"{version_of(DEV.parent)}\n")
+        return 0
+    for file in write_version(DEV.parent, version, datetime.now(UTC).date()):
+        say(f"wrote {file}")
     return 0
 
 

@@ -155,3 +155,12 @@ def node() -> None:
     linux()
     if lines := missing_for_node():
         raise MissingPrerequisiteError("\n".join(lines))
+
+
+def uv() -> Path:
+    """uv, which installs the Python packages: of ``PATH``, or else what ``make setup`` has fetched."""
+    cache = Path(os.environ.get("TIDEGATE_CACHE") or Path.home() / ".cache" / "tidegate").expanduser()
+    found = shutil.which("uv") or next((str(path) for path in sorted(cache.glob("uv-*/bin/uv"))), None)
+    if found is None:
+        raise MissingPrerequisiteError("missing: uv (installs Python packages); `make setup` fetches it")
+    return Path(found)

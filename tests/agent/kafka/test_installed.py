@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from devstack import KafkaCluster
-from devstack.toolcache import toolcache
+from devstack.prerequisites import uv
 from support.clients import ConsumerFleet
 from support.gated_applications import Scene
 from support.stack_fixtures import MakeTopic, Unique
@@ -21,26 +20,18 @@ AGENT = Path(__file__).resolve().parents[3] / "agents" / "python"
 TELL = "import sys, confluent_kafka as c; print(hasattr(c.Consumer, 'tidegate_plain'), 'tidegate_agent' in sys.modules)"
 
 
-def uv() -> str:
-    """The one that made this environment."""
-    found = shutil.which("uv") or next((str(p) for p in sorted(toolcache().root.glob("uv-*/bin/uv"))), None)
-    if found is None:
-        pytest.skip("there is no uv to build a wheel with; make setup fetches it")
-    return found
-
-
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The Python of an environment with the wheel; what that depends on is this environment's."""
     folder = tmp_path_factory.mktemp("installed")
-    build = [uv(), "build", "-q", "--wheel", "--python", sys.executable, "-o", str(folder), str(AGENT)]
+    build = [str(uv()), "build", "-q", "--wheel", "--python", sys.executable, "-o", str(folder), str(AGENT)]
     # The build backend has been fetched for this environment; somebody may have emptied the cache since.
     if subprocess.run([*build, "--offline"], capture_output=True, check=False).returncode != 0:
         subprocess.run(build, check=True)
     [wheel] = folder.glob("*.whl")
     python = folder / "venv" / "bin" / "python"
-    subprocess.run([uv(), "venv", "-q", "--python", sys.executable, str(folder / "venv")], check=True)
-    install = [uv(), "pip", "install", "-q", "--offline", "--no-deps", "--python", str(python), str(wheel)]
+    subprocess.run([str(uv()), "venv", "-q", "--python", sys.executable, str(folder / "venv")], check=True)
+    install = [str(uv()), "pip", "install", "-q", "--offline", "--no-deps", "--python", str(python), str(wheel)]
     subprocess.run(install, check=True)
     asked = [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
     purelib = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()

@@ -1,0 +1,239 @@
+"""``make release``: whatever a release consists of, built of a commit into ``dist/``, and tried from there.
+
+Wheels and source distributions, the chart, the CRDs, the Java agent, ``kubectl-tidegate`` for Krew, notes, checksums.
+Images are built by ``.github/workflows/release.yml``, of the same commit and version.
+"""
+
+import hashlib
+import io
+import json
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from devstack import prerequisites
+from devstack.errors import StackError
+from devstack.java_agent import agent_jar
+from devstack.release_trial import try_release
+from devstack.toolcache import HELM, Build, progress, say, toolcache
+from devstack.version import checked, version_of
+
+SUMS: Final = "SHA256SUMS"
+PLUGIN: Final = "kubectl-tidegate"
+_IMAGES: Final = ("operator", "agent", "spark")
+_MACHINES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A release that is asked for. Without ``repository`` and ``registry`` nothing in it says where it is published."""
+
+    version: str
+    repository: str | None = None
+    """The address of the source repository, ``https://...``; Krew's manifest is written only with it."""
+    registry: str | None = None
+    """Where the images are, as ``registry.example.com/team``: the chart's defaults are in it."""
+    tried: bool = True
+
+
+def make_release(order: Order, project: Path) -> Path:
+    """Build it, try it, and only then make it the project's ``dist``, whose path is returned.
+
+    Raises `StackError`: for a version that the tree does not have or the changelog does not describe, for changes that
+    are not committed, and where a build or the trial fails. An earlier ``dist`` is there until then.
+    """
+    _refuse(order, project)
+    cache = toolcache().root
+    for folder in ("tmp", "logs"):
+        (cache / folder).mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="release-", dir=cache / "tmp") as made_in:
+        source, made = Path(made_in, "source"), Path(made_in, "dist")
+        made.mkdir()
+        log = cache / "logs" / "release.log"
+        log.write_text("")
+        build = Build(Path(made_in), log)
+        export(project, source)
+        say_where(source, order)
+        _make(order, build, source, made, committed_at(project))
+        if order.tried:
+            try_release(made, source, order.version)
+        dist = project / "dist"
+        shutil.rmtree(dist, ignore_errors=True)
+        shutil.copytree(made, dist)
+    say(f"release {order.version} is in {dist}")
+    return dist
+
+
+def _make(order: Order, build: Build, source: Path, made: Path, epoch: str) -> None:
+    with progress("building the Python packages", "10 s"):
+        build_python_packages(build, source, made, epoch)
+    with progress("packing the chart", "5 s"):
+        build.run([str(HELM.binary()), "package", str(source / "charts" / "tidegate"), "--destination", str(made)])
+    _copy(sorted((source / "crds").glob("*.yaml")), made / f"tidegate-crds-{order.version}.yaml")
+    shutil.copyfile(agent_jar(), made / f"tidegate-java-agent-{order.version}.jar")
+    (made / "RELEASE_NOTES.md").write_text(notes(source / "CHANGELOG.md", order.version))
+    with progress(f"packing {PLUGIN}", "60 s"):
+        archive = pack_plugin(build, source, made, order.version)
+    if order.repository:
+        (made / "tidegate.krew.yaml").write_text(krew_manifest(order, archive))
+    write_sums(made)
+
+
+def _refuse(order: Order, project: Path) -> None:
+    version = version_of(project)
+    if version != checked(order.version):
+        raise StackError(
+            f"the tree has version {version}, not {order.version}; `make version VERSION={order.version}` writes it"
+        )
+    if order.repository and not re.fullmatch(r"https://[\w.-]+(/[\w.-]+)+", order.repository):
+        raise StackError(f"{order.repository!r} is not an address like https://git.example.com/team/tidegate")
+    if order.registry and not re.fullmatch(r"[\w.-]+(:\d+)?(/[a-z0-9._-]+)*", order.registry):
+        raise StackError(f"{order.registry!r} is not a registry like registry.example.com/team")
+    notes(project / "CHANGELOG.md", order.version)
+    if changed := _git(project, "status", "--porcelain").strip():
+        raise StackError(f"a release is of a commit, and these changes are not committed:\n{changed}")
+
+
+def _git(project: Path, *arguments: str) -> str:
+    done = subprocess.run(["git", "-C", str(project), *arguments], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise StackError(f"git {arguments[0]}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def committed_at(project: Path) -> str:
+    """When the commit was made, in seconds since 1970: what archives of it give as their files' time."""
+    return _git(project, "log", "-1", "--format=%ct").strip()
+
+
+def export(project: Path, folder: Path) -> None:
+    """The commit's files, and nothing else that lies in the tree."""
+    archive = subprocess.run(["git", "-C", str(project), "archive", "HEAD"], stdout=subprocess.PIPE, check=True).stdout
+    with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+        files.extractall(folder, filter="tar")
+    # The agent's distribution has the licence too.
+    shutil.copyfile(folder / "LICENSE", folder / "agents" / "python" / "LICENSE")
+
+
+def say_where(source: Path, order: Order) -> None:
+    """Write into an exported tree where the release is published: links, and the images that the chart takes."""
+    chart = source / "charts" / "tidegate"
+    if order.repository:
+        changelog = f"{order.repository}/blob/v{order.version}/CHANGELOG.md"
+        links = f'\n[project.urls]\nSource = "{order.repository}"\nChangelog = "{changelog}"\n'
+        for package in (source, source / "agents" / "python"):
+            with (package / "pyproject.toml").open("a") as described:
+                described.write(links)
+        with (chart / "Chart.yaml").open("a") as described:
+            described.write(f"home: {order.repository}\nsources: [{order.repository}]\n")
+    if order.registry:
+        values = (chart / "values.yaml").read_text()
+        for image in _IMAGES:
+            name = f"repository: tidegate-{image}\n"
+            if values.count(name) != 1:
+                raise StackError(f"charts/tidegate/values.yaml has {values.count(name)} lines {name.strip()!r}, not 1")
+            values = values.replace(name, f"repository: {order.registry}/tidegate-{image}\n")
+        (chart / "values.yaml").write_text(values)
+
+
+def build_python_packages(build: Build, source: Path, made: Path, epoch: str) -> None:
+    """Wheel and source distribution of operator and agent; the same bytes whenever they are built of one commit."""
+    held = ["--build-constraints", str(source / "dev" / "python" / "build.txt"), "--require-hashes"]
+    for package in (source, source / "agents" / "python"):
+        command = [str(prerequisites.uv()), "build", "--quiet", "--python", sys.executable, *held]
+        build.run([*command, "--out-dir", str(made), str(package)], env={"SOURCE_DATE_EPOCH": epoch})
+    (made / ".gitignore").unlink(missing_ok=True)
+
+
+def notes(changelog: Path, version: str) -> str:
+    """The changelog's section about a version. Raises `StackError` where it has none, or one without a date."""
+    found = re.search(
+        rf"^## \[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d\n(.*?)(?=^## \[|\Z)", changelog.read_text(), re.M | re.S
+    )
+    if found is None:
+        raise StackError(f"{changelog.name} has no section '## [{version}] - YYYY-MM-DD'; a release needs one")
+    return f"# Tidegate {version}\n\n{found.group(1).strip()}\n"
+
+
+def pack_plugin(build: Build, source: Path, made: Path, version: str) -> Path:
+    """``kubectl-tidegate`` with a Python of its own, for Linux on this machine's processor, with its C library or a newer."""
+    machine = _MACHINES.get(platform.machine(), platform.machine())
+    work = build.folder / "plugin"
+    venv = work / "venv"
+    uv = str(prerequisites.uv())
+    build.run([uv, "venv", "--quiet", "--python", sys.executable, str(venv)])
+    install = [uv, "pip", "install", "--quiet", "--python", str(venv / "bin" / "python")]
+    build.run([*install, "--require-hashes", "-r", str(source / "dev" / "python" / "release.txt")])
+    [wheel] = made.glob("tidegate-*.whl")
+    build.run([*install, "--constraints", str(source / "requirements.lock"), str(wheel)])
+    start = work / f"{PLUGIN}.py"
+    start.write_text("import sys\n\nfrom tidegate.cli.main import main\n\nsys.exit(main())\n")
+    command = [str(venv / "bin" / "pyinstaller"), "--noconfirm", "--onedir", "--name", PLUGIN]
+    # Commands and the descriptions of Kafka's requests are loaded by name.
+    command += ["--collect-submodules", "tidegate.cli", "--collect-data", "tidegate"]
+    command += ["--distpath", str(work / "packed"), "--workpath", str(work / "build"), "--specpath", str(work)]
+    build.run([*command, str(start)])
+    shutil.copyfile(source / "LICENSE", work / "packed" / PLUGIN / "LICENSE")
+    archive = made / f"{PLUGIN}-{version}-linux-{machine}.tar.gz"
+    with tarfile.open(archive, "w:gz") as packed:
+        packed.add(work / "packed" / PLUGIN, ".", filter=_nobodys)
+    return archive
+
+
+def _nobodys(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    return member
+
+
+def krew_manifest(order: Order, archive: Path) -> str:
+    """The manifest that Krew installs `archive` by, once it is published beside the others of the release."""
+    machine = archive.name.removesuffix(".tar.gz").rpartition("-")[2]
+    spec = {
+        "version": f"v{order.version}",
+        "homepage": order.repository,
+        "shortDescription": "Pause and reset live Kafka consumer groups",
+        "description": "Looks at Kafka consumer groups and says why they stand still, and pauses partitions of live\n"
+        "groups, resets their offsets and undoes it, by the resources of the Tidegate operator or, for\n"
+        "what is held in a group, by Kafka alone.\n",
+        "platforms": [
+            {
+                "selector": {"matchLabels": {"os": "linux", "arch": machine}},
+                "uri": f"{order.repository}/releases/download/v{order.version}/{archive.name}",
+                "sha256": digest(archive),
+                "bin": PLUGIN,
+            }
+        ],
+    }
+    # JSON is YAML, and needs no package here.
+    document = {
+        "apiVersion": "krew.googlecontainertools.github.com/v1alpha2",
+        "kind": "Plugin",
+        "metadata": {"name": "tidegate"},
+        "spec": spec,
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def digest(file: Path) -> str:
+    """SHA-256, in hexadecimal digits."""
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def write_sums(made: Path) -> None:
+    """``SHA256SUMS`` of all the other files, as ``sha256sum --check`` reads it."""
+    files = sorted(path for path in made.iterdir() if path.name != SUMS)
+    (made / SUMS).write_text("".join(f"{digest(path)}  {path.name}\n" for path in files))
+
+
+def _copy(files: list[Path], target: Path) -> None:
+    documents = [text for path in files if "kind: CustomResourceDefinition" in (text := path.read_text())]
+    target.write_text("---\n".join(text if text.endswith("\n") else f"{text}\n" for text in documents))
