@@ -75,7 +75,7 @@ def environment_is_current(project: Path) -> bool:
 
 def make_environment(project: Path) -> None:
     """``make setup``. Raises `StackError` with what it says."""
-    with progress("installing Python packages", time_span(*ENVIRONMENT_SECONDS)):
+    with progress("installing Python packages", f"{time_span(*ENVIRONMENT_SECONDS)} the first time"):
         done = subprocess.run(
             [os.environ.get("MAKE", "make"), "--no-print-directory", "-C", str(project), "setup"],
             stdin=subprocess.DEVNULL,

@@ -72,14 +72,14 @@ def make_release(order: Order, project: Path) -> Path:
 
 
 def _make(order: Order, build: Build, source: Path, made: Path, epoch: str) -> None:
-    with progress("building the Python packages", "10 s"):
+    with progress("building the Python packages", "about 5 s"):
         build_python_packages(build, source, made, epoch)
-    with progress("packing the chart", "5 s"):
+    with progress("packing the chart", "about 5 s"):
         build.run([str(HELM.binary()), "package", str(source / "charts" / "tidegate"), "--destination", str(made)])
     _copy(sorted((source / "crds").glob("*.yaml")), made / f"tidegate-crds-{order.version}.yaml")
     shutil.copyfile(agent_jar(), made / f"tidegate-java-agent-{order.version}.jar")
     (made / "RELEASE_NOTES.md").write_text(notes(source / "CHANGELOG.md", order.version))
-    with progress(f"packing {PLUGIN}", "60 s"):
+    with progress(f"packing {PLUGIN}", "about 60 s"):
         archive = pack_plugin(build, source, made, order.version)
     if order.repository:
         (made / "tidegate.krew.yaml").write_text(krew_manifest(order, archive))
@@ -163,7 +163,7 @@ def notes(changelog: Path, version: str) -> str:
 
 
 def pack_plugin(build: Build, source: Path, made: Path, version: str) -> Path:
-    """``kubectl-tidegate`` with a Python of its own, for Linux on this machine's processor, with its C library or a newer."""
+    """``kubectl-tidegate`` with a Python of its own, for Linux with this processor and this glibc or a newer one."""
     machine = _MACHINES.get(platform.machine(), platform.machine())
     work = build.folder / "plugin"
     venv = work / "venv"
@@ -182,7 +182,8 @@ def pack_plugin(build: Build, source: Path, made: Path, version: str) -> Path:
     build.run([*command, str(start)])
     shutil.copyfile(source / "LICENSE", work / "packed" / PLUGIN / "LICENSE")
     archive = made / f"{PLUGIN}-{version}-linux-{machine}.tar.gz"
-    with tarfile.open(archive, "w:gz") as packed:
+    # Krew unpacks files and folders only, no links.
+    with tarfile.open(archive, "w:gz", dereference=True) as packed:
         packed.add(work / "packed" / PLUGIN, ".", filter=_nobodys)
     return archive
 

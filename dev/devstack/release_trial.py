@@ -34,7 +34,7 @@ def try_release(made: Path, source: Path, version: str) -> None:
     with tempfile.TemporaryDirectory(prefix="release-trial-", dir=toolcache().root / "tmp") as folder:
         build = Build(Path(folder), log)
         build.run(["sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS"], cwd=made)
-        with progress("installing the release into an empty environment", "20 s"):
+        with progress("installing the release into an empty environment", "about 20 s"):
             venv = install(build, made, source)
         env = clean_environment(venv)
         _says(build, ["tidegate", "--version"], version, env)
@@ -49,7 +49,7 @@ def try_release(made: Path, source: Path, version: str) -> None:
             [chart] = made.glob(f"tidegate-{version}.tgz")
             install_chart = ["install", "tidegate", str(chart), "--dry-run=server", "--set", "crds.enabled=false"]
             build.run([str(HELM.binary()), *install_chart], env=env)
-            with progress("playing the tutorial on it", "60 s"):
+            with progress("playing the tutorial on it", "about 60 s"):
                 play(source / TUTORIAL, place(build, source, venv), env)
 
 

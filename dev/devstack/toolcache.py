@@ -134,7 +134,7 @@ class Toolcache:
                 shutil.rmtree(abandoned, ignore_errors=True)  # a build that was killed; we hold its lock
             unfinished = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self.root / "tmp"))
             try:
-                with progress(f"building {label}", first_time):
+                with progress(f"building {label}", f"{first_time} the first time"):
                     build(Build(unfinished, log))
                 unfinished.chmod(0o755)
                 unfinished.rename(final)
@@ -410,7 +410,7 @@ def _locked(path: Path, label: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def progress(what: str, first_time: str) -> Iterator[None]:
+def progress(what: str, takes: str) -> Iterator[None]:
     """Say that it begins, from time to time that it goes on, and how it ended."""
     started = time.monotonic()
     # A line that is written over and over is for one build at a time.
@@ -419,13 +419,13 @@ def progress(what: str, first_time: str) -> Iterator[None]:
 
     def show() -> None:
         while not done.wait(1 if interactive else 30):
-            line = f"{what} ... {time.monotonic() - started:.0f} s ({first_time} the first time)"
+            line = f"{what} ... {time.monotonic() - started:.0f} s ({takes})"
             if interactive:
                 print(f"\r{line}", end="", file=sys.stderr, flush=True)
             else:
                 say(line)
 
-    say(f"{what} ({first_time} the first time)")
+    say(f"{what} ({takes})")
     shower = threading.Thread(target=show, daemon=True)
     shower.start()
     outcome = "failed after"

@@ -11,7 +11,7 @@ from devstack.errors import StackError
 
 _NUMBER: Final = r"\d+\.\d+\.\d+"
 FORM: Final = re.compile(_NUMBER)
-_IMAGE: Final = rf"tidegate-(?:operator|spark|agent):({_NUMBER})"
+_IMAGE: Final = rf"tidegate-(?:operator|spark|agent|\$target):({_NUMBER})"
 
 PLACES: Final = (
     ("pyproject.toml", rf'^version = "({_NUMBER})"'),
