@@ -81,11 +81,12 @@ bench: setup build ## all benchmarks, or one: NAME=standstill
 	@$(RUN) $(BIN)/python tests/perf/run.py $(NAME) $(ARGS)
 
 .PHONY: lint
-lint: setup prose ## ruff, mypy, import contracts, prose
+lint: setup prose ## ruff, mypy, import contracts, prose, workflows
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/zizmor --offline --no-progress --quiet .github/workflows
 
 .PHONY: prose
 prose: setup ## the documents' spelling, and words that have a better one (dev/prose/words.toml)
@@ -165,7 +166,7 @@ chart: setup ## write what of the chart follows from other files: its copy of th
 .PHONY: lock
 lock: | python uv ## resolve the dependencies anew
 	@"$(UV)" pip compile pyproject.toml --extra spark --group dev --universal --generate-hashes -q -o requirements.lock
-	@for list in uv build; do \
+	@for list in uv build release; do \
 	    "$(UV)" pip compile dev/python/$$list.in --universal --generate-hashes -q -o dev/python/$$list.txt; done
 
 .PHONY: version

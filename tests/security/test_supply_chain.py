@@ -77,7 +77,7 @@ def test_stand_ins_replace_each_public_base_and_nothing_else() -> None:
 # --- Python packages --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["requirements.lock", "dev/python/uv.txt", "dev/python/build.txt"])
+@pytest.mark.parametrize("name", ["requirements.lock", "dev/python/uv.txt", "dev/python/build.txt", "dev/python/release.txt"])
 def test_every_python_package_has_a_hash(name: str) -> None:
     lines = (ROOT / name).read_text().replace("\\\n", "").splitlines()
     packages = [line for line in lines if line and not line.lstrip().startswith("#")]
@@ -231,6 +231,20 @@ def test_a_release_pushes_only_what_was_tested_described_and_scanned_and_signs_w
     places = [next(index for index, step in enumerate(steps) if what in step) for what in order]
     assert places == sorted(places)
     assert "cosign attest --yes --type cyclonedx" in "".join(steps)
+
+
+def test_a_release_is_published_last_and_as_it_was_attested() -> None:
+    jobs = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())["jobs"]
+    assert jobs["publish"]["needs"] == ["index", "files"]
+    assert (jobs["index"]["needs"], jobs["files"]["needs"]) == ("image", "test")
+    drafted = "".join(step.get("run", "") for step in jobs["files"]["steps"])
+    assert "--draft " in drafted
+    # All that others could see or fetch, and what has to be before it.
+    script = "".join(step.get("run", "") for step in jobs["publish"]["steps"])
+    checked = script.index("sha256sum --check --strict"), script.index("gh attestation verify")
+    published = [script.index(what) for what in ("helm push", "publish --trusted-publishing", "--draft=false")]
+    assert max(checked) < min(published)
+    assert "make " not in script
 
 
 @pytest.mark.parametrize("tool", ["syft", "grype"])

@@ -18,6 +18,7 @@ import pytest
 
 from devstack.images import unpacked
 from devstack.sbom import TARGETS, write_sboms
+from tidegate import __version__
 
 pytestmark = pytest.mark.nightly
 
@@ -120,4 +121,4 @@ def test_together_they_name_all_three_kinds(documents: dict[str, dict[str, Any]]
         assert _named(documents["spark"], kind)
     assert ("kafka-clients", "3.9.2") in _named(documents["spark"], "maven")
     assert {name for name, _ in _named(documents["agent"], "maven")} >= {"byte-buddy", "jackson-core"}
-    assert ("tidegate", "0.1.0") in _named(documents["operator"], "pypi")
+    assert ("tidegate", __version__) in _named(documents["operator"], "pypi")
