@@ -77,7 +77,9 @@ def test_stand_ins_replace_each_public_base_and_nothing_else() -> None:
 # --- Python packages --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["requirements.lock", "dev/python/uv.txt", "dev/python/build.txt", "dev/python/release.txt"])
+@pytest.mark.parametrize(
+    "name", ["requirements.lock", "dev/python/uv.txt", "dev/python/build.txt", "dev/python/release.txt"]
+)
 def test_every_python_package_has_a_hash(name: str) -> None:
     lines = (ROOT / name).read_text().replace("\\\n", "").splitlines()
     packages = [line for line in lines if line and not line.lstrip().startswith("#")]
