@@ -90,7 +90,7 @@ lint: setup prose ## ruff, mypy, import contracts, prose, workflows
 
 .PHONY: prose
 prose: setup ## the documents' spelling, and words that have a better one (dev/prose/words.toml)
-	@$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md docs charts crds agents/*/README.md
+	@$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md ROADMAP.md docs charts crds agents/*/README.md
 	@$(BIN)/pytest -q -m pure -o addopts=--import-mode=importlib tests/unit/docs/test_words.py
 
 .PHONY: format

@@ -125,22 +125,27 @@ def export(project: Path, folder: Path) -> None:
 def say_where(source: Path, order: Order) -> None:
     """Write into an exported tree where the release is published: links, and the images that the chart takes."""
     chart = source / "charts" / "tidegate"
+    values = chart / "values.yaml"
     if order.repository:
-        changelog = f"{order.repository}/blob/v{order.version}/CHANGELOG.md"
-        links = f'\n[project.urls]\nSource = "{order.repository}"\nChangelog = "{changelog}"\n'
+        pages = f"{order.repository}/blob/v{order.version}"
+        links = f'\n[project.urls]\nSource = "{order.repository}"\nChangelog = "{pages}/CHANGELOG.md"\n'
         for package in (source, source / "agents" / "python"):
             with (package / "pyproject.toml").open("a") as described:
                 described.write(links)
         with (chart / "Chart.yaml").open("a") as described:
             described.write(f"home: {order.repository}\nsources: [{order.repository}]\n")
+        _replace(values, 'runbooks: ""\n', f"runbooks: {pages}/docs/reference/alerts.md\n")
     if order.registry:
-        values = (chart / "values.yaml").read_text()
         for image in _IMAGES:
             name = f"repository: tidegate-{image}\n"
-            if values.count(name) != 1:
-                raise StackError(f"charts/tidegate/values.yaml has {values.count(name)} lines {name.strip()!r}, not 1")
-            values = values.replace(name, f"repository: {order.registry}/tidegate-{image}\n")
-        (chart / "values.yaml").write_text(values)
+            _replace(values, name, name.replace("tidegate-", f"{order.registry}/tidegate-"))
+
+
+def _replace(file: Path, line: str, written: str) -> None:
+    text = file.read_text()
+    if text.count(line) != 1:
+        raise StackError(f"{file} has {text.count(line)} lines {line.strip()!r}, not 1")
+    file.write_text(text.replace(line, written))
 
 
 def build_python_packages(build: Build, source: Path, made: Path, epoch: str) -> None:

@@ -26,7 +26,7 @@ from tidegate.offset_reset import handlers as reset_handlers
 from tidegate.pause import handlers as pause_handlers
 from tidegate.policy import handlers as policy_handlers
 from tidegate.running import Replaced
-from tidegate.service.logs import OneLine
+from tidegate.service.logs import formatter
 from tidegate.service.settings import BadSettings, Settings
 from tidegate.uninstall import Leave, uninstall
 from tidegate.wiring.operator import build
@@ -152,7 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(bad, file=sys.stderr)  # noqa: T201 - nothing is set up to log with yet
         return 2
     log = logging.StreamHandler(sys.stderr)
-    log.setFormatter(OneLine())
+    log.setFormatter(formatter(settings.log_format))
     logging.basicConfig(level=settings.log_level, handlers=[log])
     for chatty, least in _CHATTY.items():
         logging.getLogger(chatty).setLevel(max(least, logging.getLevelName(settings.log_level)))

@@ -545,6 +545,39 @@ def test_alerts_and_dashboard_ask_for_metrics_that_there_are() -> None:
         assert asked <= known, f"{where}: {sorted(asked - known)}"
 
 
+ALERTS_PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "alerts.md"
+
+
+def test_each_alert_is_explained_with_its_severity_where_it_links_to() -> None:
+    values = EVERYTHING | {
+        "metrics": {**EVERYTHING["metrics"], "rules": {"enabled": True, "runbooks": "https://x/alerts.md"}}
+    }
+    rules = one(render(values), "PrometheusRule")["spec"]["groups"][0]["rules"]
+    explained = re.findall(r"^## (\w+)\n\n\*(\w+)\.\*", ALERTS_PAGE.read_text(), re.MULTILINE)
+
+    assert [(name, severity.lower()) for name, severity in explained] == [
+        (rule["alert"], rule["labels"]["severity"]) for rule in rules
+    ]
+    for rule in rules:
+        assert rule["annotations"]["runbook_url"] == f"https://x/alerts.md#{rule['alert'].lower()}"
+
+
+def test_artifact_hub_is_told_of_each_kind() -> None:
+    annotations = yaml.safe_load((CHART / "Chart.yaml").read_text())["annotations"]
+    listed = [(one["kind"], one["name"], one["version"]) for one in yaml.safe_load(annotations["artifacthub.io/crds"])]
+    definitions = [yaml.safe_load(path.read_text()) for path in sorted((CHART / "files" / "crds").glob("*.yaml"))]
+
+    assert listed == [
+        (crd["spec"]["names"]["kind"], crd["metadata"]["name"], crd["spec"]["versions"][-1]["name"])
+        for crd in definitions
+    ]
+
+
+def test_alerts_link_nowhere_by_themselves() -> None:
+    for rule in one(render(EVERYTHING), "PrometheusRule")["spec"]["groups"][0]["rules"]:
+        assert "runbook_url" not in rule["annotations"]
+
+
 def test_the_text_after_installing_tells_of_what_is_missing(tmp_path: Path) -> None:
     done = helm(
         "install", "tidegate", str(CHART), "--dry-run=client", "--namespace=x", values={"watchNamespaces": ["a"]}

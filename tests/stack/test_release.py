@@ -155,6 +155,8 @@ def test_only_what_is_committed_is_built_and_says_where_it_is_from(tree: Path, t
     assert (source / "agents" / "python" / "LICENSE").read_text() == "a licence\n"
     values = (source / "charts" / "tidegate" / "values.yaml").read_text()
     assert values.count("repository: registry.example.com:5000/team/tidegate-") == 3
+    alerts = "https://git.example.com/team/tidegate/blob/v0.7.0/docs/reference/alerts.md"
+    assert f"    runbooks: {alerts}\n" in values
     for described in ("pyproject.toml", "agents/python/pyproject.toml"):
         assert 'Source = "https://git.example.com/team/tidegate"' in (source / described).read_text()
     assert "home: https://git.example.com/team/tidegate\n" in (source / "charts/tidegate/Chart.yaml").read_text()

@@ -371,6 +371,8 @@ are apart.
   value: {{ join "," .Values.watchNamespaces | quote }}
 - name: TIDEGATE_LOG_LEVEL
   value: {{ .Values.operator.logLevel | quote }}
+- name: TIDEGATE_LOG_FORMAT
+  value: {{ .Values.operator.logFormat | quote }}
 - name: TIDEGATE_RUNTIME_DIRECTORY
   value: /run/tidegate/files # the mount itself is root's, and the operator wants a folder of its own
 - name: TIDEGATE_SEPARATE_APPROVER

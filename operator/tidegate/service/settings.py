@@ -270,6 +270,10 @@ class Settings(BaseModel):
     log_level: Annotated[str, Field(pattern="^(DEBUG|INFO|WARNING|ERROR)$")] = "INFO"
     """``DEBUG``, ``INFO``, ``WARNING`` or ``ERROR``."""
 
+    log_format: Annotated[str, Field(pattern="^(text|json)$")] = "text"
+    """``text``: a line for each message. ``json``: an object in a line with ``time`` (RFC 3339), ``level``,
+    ``logger``, ``message`` and, where there is one, ``exception``."""
+
     spark: SparkSettings = Field(default_factory=SparkSettings)
 
     @property

@@ -1,11 +1,12 @@
 """One record, one line: what others name can neither end it nor drive the terminal."""
 
 import io
+import json
 import logging
 
 import pytest
 
-from tidegate.service.logs import OneLine
+from tidegate.service.logs import OneLine, formatter
 
 
 @pytest.fixture
@@ -42,3 +43,37 @@ def test_a_traceback_keeps_its_lines_and_its_message_does_not_begin_one(
     lines = stream.getvalue().splitlines()
     assert len(lines) > 3
     assert all(line.startswith("    ") for line in lines[1:])
+
+
+def _told(*, message: str, error: Exception | None = None) -> tuple[str, dict[str, str]]:
+    record = logging.LogRecord("tidegate.test", logging.WARNING, "", 0, message, (), None)
+    record.created = 1_795_000_000.25
+    if error:
+        record.exc_info = (type(error), error, None)
+    text = formatter("json").format(record)
+    return text, json.loads(text)
+
+
+def test_a_record_for_programs_is_an_object() -> None:
+    _, told = _told(message="group payments has no owner")
+
+    assert told == {
+        "time": "2026-11-18T11:06:40.250Z",
+        "level": "WARNING",
+        "logger": "tidegate.test",
+        "message": "group payments has no owner",
+    }
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\x0b", "\x85", "\u2028", "\x1b[2K", '"}{"level": "INFO', "\ud800"])
+def test_no_name_ends_an_object_or_drives_a_terminal(end: str) -> None:
+    text, told = _told(message=f"member a{end}b left", error=ValueError(f"no{end}"))
+
+    assert text.isascii()
+    assert text.isprintable()
+    assert told["message"] == f"member a{end}b left"
+    assert told["exception"] == f"ValueError: no{end}"
+
+
+def test_people_get_lines_where_nothing_else_is_asked_for() -> None:
+    assert isinstance(formatter("text"), OneLine)
