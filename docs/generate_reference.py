@@ -34,6 +34,50 @@ from tidegate.service.settings import Settings
 ROOT: Final = Path(__file__).resolve().parents[1]
 REFERENCE: Final = ROOT / "docs" / "reference"
 
+_TOOLS: Final = "dev/devstack/toolcache.py"
+_TESTED: Final = (
+    ("Kafka brokers", _TOOLS, r'^KAFKA_VERSION = "(.+)"', "all tests"),
+    ("", _TOOLS, r'^OLD_KAFKA_VERSION = "(.+)"', "which groups can be reset"),
+    ("", "tests/kafka/test_broker_support.py", r'^    Release\("([\d.]+)"', "nightly: the same"),
+    ("Kubernetes", _TOOLS, r'^KUBERNETES_VERSION = "v(.+)"', "all tests; a node with pods in `make e2e`"),
+    ("etcd", _TOOLS, r'^ETCD_VERSION = "v(.+)"', "all tests with an API server"),
+    ("Helm", _TOOLS, r'^HELM_VERSION = "v(.+)"', "the chart"),
+    ("Kubeflow Spark operator", _TOOLS, r'^SPARK_OPERATOR_VERSION = "v(.+)"', "`make e2e`"),
+    ("Spark", "requirements.lock", r"^pyspark==(\S+)", "all jobs"),
+    ("confluent-kafka (librdkafka)", "requirements.lock", r"^confluent-kafka==(\S+)", "resets, pauses, agent"),
+    ("aiokafka", "requirements.lock", r"^aiokafka==(\S+)", "resets, pauses, agent"),
+    ("kafka-python", "requirements.lock", r"^kafka-python==(\S+)", "resets, pauses, agent"),
+    (
+        "kafka-clients (Java)",
+        "dev/devstack/java_clients.py",
+        r'"(\d+\.\d+\.\d+)"',
+        "agent: the oldest and the newest, all of them nightly",
+    ),
+    (
+        "Java of applications",
+        "dev/devstack/java_clients.py",
+        r"OTHER_JDKS: Final = \((\d+), (\d+)\)",
+        "nightly; else 17",
+    ),
+    (
+        "Spring Boot",
+        "tests/agent/java/applications/boot/pom.xml",
+        r"<boot\.version>(.+)</boot\.version>",
+        "agent; in pods in `make e2e`",
+    ),
+    (
+        "Quarkus (SmallRye)",
+        "dev/java/smallrye/pom.xml",
+        r"quarkus-bom</artifactId>\s*<version>(.+)</version>",
+        "resets, agent",
+    ),
+    ("franz-go", "tests/support/go/go.mod", r"twmb/franz-go v(\S+)", "resets"),
+    ("sarama", "tests/support/go/go.mod", r"IBM/sarama v(\S+)", "resets"),
+    ("segmentio/kafka-go", "tests/support/go/go.mod", r"segmentio/kafka-go v(\S+)", "resets"),
+    ("kafkajs", "tests/support/node/package.json", r'"kafkajs": "(.+)"', "resets"),
+)
+"""What, the file that pins it, the pattern of its versions there, and what of Tidegate runs with it."""
+
 Schema = Mapping[str, Any]
 
 
@@ -54,8 +98,18 @@ def tables() -> dict[str, str]:
         "settings": _table(("variable", "default", "meaning"), _operator_variables()),
         "spark settings": _table(("variable", "default", "meaning"), _spark_variables()),
         "spark conf": _table(("setting", "value", "what for"), _spark_conf()),
+        "tested versions": _table(("what", "versions", "what runs with it"), _tested()),
         "agent settings": _table(("variable", "meaning"), _agent_variables()),
     }
+
+
+def _tested() -> Iterator[tuple[str, ...]]:
+    for what, file, pattern, runs in _TESTED:
+        found = re.findall(pattern, (ROOT / file).read_text(), re.MULTILINE)
+        if not found:
+            raise ValueError(f"{file} names no version by {pattern}")
+        versions = [version for each in found for version in ([each] if isinstance(each, str) else each)]
+        yield what, ", ".join(dict.fromkeys(versions)), runs
 
 
 def page(definition: Schema) -> str:
