@@ -189,7 +189,9 @@ class Process:
         retention = RetentionFeature(
             RetentionParts(kube, observer, executor, executor, RetentionMetrics(CollectorRegistry()), clock.now)
         )
-        self._discovery = DiscoveryFeature(DiscoveryParts(observer, topics, executor, clock, self._wake, metrics))
+        self._discovery = DiscoveryFeature(
+            DiscoveryParts(observer, topics, live.is_frozen, executor, clock, self._wake, metrics)
+        )
         keeping = PolicyParts(kube, live, executor, executor, clock, metrics)
         both = (self._discovery, retention)
         policies = PolicyReconciler(keeping, cast("ResetPasses", _NoResets()), Features(both, both))

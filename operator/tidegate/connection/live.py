@@ -104,6 +104,11 @@ class LiveConnections:
         allow = nothing(live.allow)
         return replace(live, kafka=beneath, allow=allow, user=namespace_of(body), withdrawn=True)
 
+    def is_frozen(self, live: Live) -> bool:
+        """Whether the connection is frozen now, for whoever was given it a while ago."""
+        newest = self.get(live.namespace, live.name)
+        return newest is not None and newest.uid == live.uid and bool(newest.frozen)
+
     def put(self, live: Live) -> None:
         self._live[live.namespace, live.name] = live
 

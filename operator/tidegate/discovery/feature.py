@@ -46,10 +46,12 @@ GROUP_NOT_SUPPORTED: Final = "GroupNotSupported"
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What discovery acts through. ``executor``: for Kafka calls that may take their time."""
+    """What discovery acts through. ``is_frozen``: whether a connection is now, so that nothing new begins.
+    ``executor``: for Kafka calls that may take their time."""
 
     observer: Observer
     topics: TopicsOfConnections
+    is_frozen: Callable[[Live], bool]
     executor: Executor
     clock: Clock
     wake: Callable[[str], None]
@@ -114,7 +116,6 @@ class DiscoveryFeature:
             guard = self._guard(watch, wish, policy, topics, remembered)
             watch.guarded()
         guard.resetting, guard.has_news = policy.resetting, False
-        guard.frozen = bool(live.frozen)
         guard.forget_gone(watch.topics, self._parts.clock.monotonic())
         await self._read_group(watch, guard, policy, group)
         if wish.tells_agents:
@@ -214,7 +215,8 @@ class DiscoveryFeature:
                 await self._unguard(key)
         parts = self._parts
         fresh = self._watches[live.uid] = ConnectionWatch(
-            live, WatchParts(parts.executor, parts.clock, parts.wake, parts.metrics, self.backfills)
+            live,
+            WatchParts(parts.executor, parts.clock, parts.wake, parts.metrics, self.backfills, parts.is_frozen),
         )
         if watch is not None:
             fresh.guards.update(watch.guards)

@@ -115,8 +115,7 @@ class Guard:
     ``existed``: by topic id, how many partitions were there before the policy asked for the topic. ``announced``: new
     ones that were told of, ``busy``: those being taken care of, with the topic's id, ``overtaken``: those that are to
     be sent back to their start, ``too_old``: those that are older than ``latest.maxAge``. ``resetting``: a run of the
-    policy owns the group's offsets. ``frozen``: no start is given, and nobody sent back, until that ends. ``has_news``:
-    since its last pass.
+    policy owns the group's offsets. ``has_news``: since its last pass.
     """
 
     uid: str
@@ -126,7 +125,6 @@ class Guard:
     existed: Mapping[str, int]
     read: frozenset[str] = frozenset()
     resetting: bool = False
-    frozen: bool = False
     has_news: bool = False
     gone_since_s: dict[str, float] = field(default_factory=dict)
     looked_at: Mapping[str, Topic] | None = None

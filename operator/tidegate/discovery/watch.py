@@ -10,11 +10,11 @@ import asyncio
 import contextlib
 import functools
 import logging
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, TypeVar
+from typing import Final
 
 from tidegate.audit.records import Action
 from tidegate.clock import Clock
@@ -23,12 +23,13 @@ from tidegate.control.gates import Gates
 from tidegate.control.records import PartitionKey, PartitionSeen
 from tidegate.discovery.ages import Ages, Look
 from tidegate.discovery.backfill import Asker, Backfills
-from tidegate.discovery.backoff import LONGEST_S, backoff_s
+from tidegate.discovery.backoff import backoff_s
 from tidegate.discovery.brokertime import BrokerTime
 from tidegate.discovery.guard import Guard, Wishes
 from tidegate.discovery.sightings import Sightings
 from tidegate.discovery.starts import give_starts
 from tidegate.discovery.state import KnownTopic, discover, grown, least_interval_s
+from tidegate.discovery.tasks import Tasks
 from tidegate.kafka.errors import KafkaFailure, UnknownPartitions
 from tidegate.kafka.model import Topic, TopicPartition
 from tidegate.policy.recording import attribution_of
@@ -45,14 +46,13 @@ CLOCK_S: Final = 5.0
 
 _LEAST_WAIT_S: Final = 0.5
 
-T = TypeVar("T")
-
 
 @dataclass(frozen=True, slots=True)
 class WatchParts:
     """What a watch acts through. ``executor``: for what may take its time; the looks have a thread of their own.
 
-    ``wake``: a policy has something new to say.
+    ``wake``: a policy has something new to say. ``is_frozen``: whether a connection is now, as passes of what is
+    guarded may be minutes apart; then no start is given, and nobody sent back.
     """
 
     executor: Executor
@@ -60,6 +60,7 @@ class WatchParts:
     wake: Callable[[str], None]
     metrics: Metrics
     backfills: Backfills
+    is_frozen: Callable[[Live], bool]
 
 
 class ConnectionWatch:
@@ -93,12 +94,12 @@ class ConnectionWatch:
         self._usable = False
         self._unwritten: dict[PartitionKey, PartitionSeen | None] = {}
         self._news = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks(self._name)
         self._trouble = ""
 
     def start(self) -> None:
-        self._spawn(self._always(self._look_always))
-        self._spawn(self._always(self._tell_always))
+        self._tasks.spawn(self._tasks.always(self._look_always))
+        self._tasks.spawn(self._tasks.always(self._tell_always))
 
     def note_ages(self, gates: Gates | None) -> None:
         """When partitions were made that others have seen come: a guard that is added goes by that from the first."""
@@ -113,10 +114,7 @@ class ConnectionWatch:
         """What is in mid-commit in a thread ends by itself: a start that was given twice does no harm."""
         if self._gathering is not None:
             self._gathering.cancel()
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.close()
         self._poller.submit(self._looking.close)
         self._poller.shutdown(wait=False)
 
@@ -191,7 +189,7 @@ class ConnectionWatch:
         if fresh:
             self._announce(guard, fresh, look)
         guard.busy |= {p: self.topics[p.topic].topic_id for p in new}
-        self._spawn(self._take_care(guard, new, [p for p in fresh if look.shows_the_making_of(p, self.topics)]))
+        self._tasks.spawn(self._take_care(guard, new, [p for p in fresh if look.shows_the_making_of(p, self.topics)]))
 
     def _announce(self, guard: Guard, new: Collection[TopicPartition], look: Look) -> None:
         rows = {}
@@ -253,11 +251,9 @@ class ConnectionWatch:
     async def _give_starts(
         self, guard: Guard, new: Collection[TopicPartition], just_made: Collection[TopicPartition]
     ) -> None:
-        if guard.frozen:
-            return
         parts, kafka, wish, audit = self._parts, self.live.kafka, guard.wish, self.live.audit
         unknown = [p for p in new if p not in guard.overtaken]
-        if unknown:
+        if unknown and not parts.is_frozen(self.live):
             starts = await in_thread(
                 self._parts.executor,
                 give_starts,
@@ -273,7 +269,7 @@ class ConnectionWatch:
                 parts.metrics.new_partition(start.outcome.value)
             self._settle(guard, guard.stood(starts))
         late = tuple(sorted(guard.overtaken))
-        if late and not guard.resetting:
+        if late and not guard.resetting and not parts.is_frozen(self.live):
             asker = Asker(guard.uid, guard.policy, self.live.uid, attribution_of(guard.policy, audit, Action.BACKFILL))
             send_back = functools.partial(parts.backfills.carry_out, kafka, parts.clock, self.live.connection, asker)
             result = await in_thread(self._parts.executor, send_back, wish.group, late)
@@ -374,24 +370,3 @@ class ConnectionWatch:
         elif self._trouble and not trouble:
             _log.info("%s: new partitions are looked for again", self._name)
         self._trouble = trouble
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("%s: a step of discovery ended with an unexpected error", self._name, exc_info=error)
-
-    async def _always(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Begin again after a defect of the code: one look that goes wrong must not be the last."""
-        while True:
-            task = asyncio.create_task(work())
-            try:
-                await asyncio.wait([task])
-            finally:
-                task.cancel()
-            self._ended(task)
-            await asyncio.sleep(LONGEST_S)

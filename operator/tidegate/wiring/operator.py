@@ -187,7 +187,13 @@ def _connections(shared: Shared, process: WriterProcess, wake: Wake) -> LevelLoo
 def _discovery(shared: Shared, wake: Wake) -> DiscoveryFeature:
     return DiscoveryFeature(
         DiscoveryParts(
-            shared.observer, shared.topics, shared.patient_executor, shared.clock, wake.requester, shared.metrics
+            shared.observer,
+            shared.topics,
+            shared.live.is_frozen,
+            shared.patient_executor,
+            shared.clock,
+            wake.requester,
+            shared.metrics,
         )
     )
 

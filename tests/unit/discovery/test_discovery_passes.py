@@ -84,17 +84,22 @@ class Operator:
         self.memory: PolicyMemory | None = None
         self.ask(**spec)
         if beside is not None:
-            self.live, self.feature = beside.live, beside.feature
+            self.live, self.lives, self.feature = beside.live, beside.lives, beside.feature
             return
         self.observer = Observer(world.executor, active_tick_s=0.001, idle_tick_s=0.001)
-        lives = LiveConnections()
+        self.lives = lives = LiveConnections()
         self.live = live_of(world.kafka, "c", world.allow)
         lives.put(self.live)
         self.observer.connect("c", "ns/kafka", world.kafka, world.kafka.control)
         topics = TopicsOfConnections(world.executor, 0.05, lives.topics_checked)
         self.feature = DiscoveryFeature(
-            Parts(self.observer, topics, world.executor, world.clock, lambda _uid: None, world.metrics)
+            Parts(self.observer, topics, lives.is_frozen, world.executor, world.clock, lambda _uid: None, world.metrics)
         )
+
+    def freeze(self, by: str = "frozen by alice: INC-4711") -> None:
+        """As the connection's reconciler does it, or by an empty text thaws it. No pass is told: they may be minutes
+        apart, and there are none while the connection is in trouble."""
+        self.lives.put(replace(self.live, frozen=by))
 
     def ask(self, **spec: Any) -> None:
         self.spec = {key: value for key, value in spec.items() if value is not None}
@@ -470,16 +475,14 @@ def test_an_owner_that_was_too_early_is_sent_back_once_no_reset_is_under_way(wor
 def test_through_a_frozen_connection_new_partitions_wait_for_their_start(world: World) -> None:
     with world.operator() as operator:
         operator.first()
-        operator.live = replace(operator.live, frozen="frozen by alice: INC-4711")
-        operator.run(operator.keep())
+        operator.freeze()
         world.kafka.commit_directly(GROUP, {TopicPartition("orders", 2): 7})
         world.kafka.add_partitions("orders", 4)
         world.kafka.append(TopicPartition("orders", 2), [START] * 9)
-        operator.until(lambda s: bool(s.newest), "they are found")
-        for _ in range(3):
-            operator.run(operator.keep())
+        guard = operator.feature._watches["c"].guards["u"]
+        operator.until(lambda s: guard.failures > 1 or s.starts_committed > 0, "their turn has come, twice")
         during = world.kafka.committed(GROUP, new(2, 3))
-        operator.live = replace(operator.live, frozen="")
+        operator.freeze("")
         operator.until(lambda s: s.backfilled == 1 and s.starts_committed == 1, "they get their start")
 
     assert during == {TopicPartition("orders", 2): 7}

@@ -92,7 +92,9 @@ class World:
         )
         topics = TopicsOfConnections(self.executor, 0.05, self.lives.topics_checked)
         self.discovery = DiscoveryFeature(
-            DiscoveryParts(observer, topics, self.executor, self.clock, lambda _uid: None, metrics)
+            DiscoveryParts(
+                observer, topics, self.lives.is_frozen, self.executor, self.clock, lambda _uid: None, metrics
+            )
         )
         parts = Parts(self.kube, self.lives, self.executor, self.executor, self.clock, metrics)
         both = (self.discovery, retention)
