@@ -192,7 +192,9 @@ class MirrorReconciler:
                 return await self._not_copied(body, waiting(before, why), _WAITING_S)
             pair.append(live)
         source, target = pair
-        begins = uid_of(body) not in self._running and before.status.target_cluster is None
+        # A failover ends a mirror, though it may have to copy the rest first.
+        begins = before.status.target_cluster is None or (before.is_at_rest and spec.failover is None)
+        begins = begins and uid_of(body) not in self._running
         refusal = refusal_of(before.status, source, target)
         if refusal is None and begins and (held := frozen(target) or frozen(source)) is not None:
             return await self._not_copied(body, held_back(before, held))

@@ -13,7 +13,9 @@ from tidegate.offset_mirror.ids import pruned
 from tidegate.printable import visible
 from tidegate.resources.conditions import (
     DRIFTED,
+    FROZEN,
     IN_SYNC,
+    READY,
     SEEDING,
     Conditions,
     ConditionStatus,
@@ -60,6 +62,12 @@ class Before:
     @property
     def stamp(self) -> dict[str, Any]:
         return {"generation": self.generation, "now": self.now}
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether copying through it would be a beginning: it was suspended, or held back by a freeze since then."""
+        said = find_condition(self.status.conditions, READY)
+        return said is not None and said.reason in (SUSPENDED, FROZEN)
 
 
 @dataclass(frozen=True, slots=True)

@@ -254,6 +254,30 @@ def test_through_a_frozen_connection_no_mirror_begins_and_one_that_runs_goes_on(
 
 
 @pytest.mark.parametrize("name", ["here", "there"])
+def test_through_a_frozen_connection_a_suspended_mirror_does_not_go_on_and_one_is_failed_over(
+    name: str, world: World
+) -> None:
+    world.copied()
+    world.spec["suspend"] = True
+    assert world.one_pass().reason == "Suspended"
+    world.connect(name, frozen="frozen by alice: INC-4711")
+    world.here.write("t", 3)
+
+    world.spec["suspend"] = False
+    for _ in range(3):
+        assert world.one_pass().reason == "Frozen"
+    world.run(world.reconciler.stop())
+    world.restart()
+    assert world.one_pass().reason == "Frozen"
+    assert world.there.log("t").end == 20
+
+    world.spec["failover"] = {}
+    world.one_pass()
+    world.passes(lambda: world.condition("Ready").reason == "FailedOver")
+    assert world.there.log("t").end >= 23
+
+
+@pytest.mark.parametrize("name", ["here", "there"])
 def test_a_connection_that_is_not_there_is_waited_for(name: str, world: World) -> None:
     world.live.drop("ns", name, uid=name)
     assert (world.one_pass().reason, world.condition("Ready").message) == (
