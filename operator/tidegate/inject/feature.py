@@ -32,7 +32,7 @@ from tidegate.kube.injection import Evicted, Pods
 from tidegate.kube.ports import KubeFailure, KubeUnavailable, NotFound, Object, label_of, name_of, namespace_of, uid_of
 from tidegate.policy.feature import FeatureOutcome, PolicyView
 from tidegate.resources.conditions import INJECTED, OBSERVING, ConditionStatus, without_condition
-from tidegate.resources.features import ConsumersSpec, InjectionStatus
+from tidegate.resources.features import ConsumersSpec, InjectionStatus, Rollout
 from tidegate.threads import in_thread
 
 _log = logging.getLogger(__name__)
@@ -65,6 +65,7 @@ class Parts:
 @dataclass(frozen=True, slots=True)
 class _Looked:
     generation: int
+    frozen: bool
     at_s: float
     again_after_s: float
 
@@ -92,16 +93,16 @@ class InjectionFeature:
             await self.forget(uid)
             return FeatureOutcome(policy.told(INJECTED, refused, injection=None), again_after_s=_AGAIN_S)
         now_s, generation = self._parts.clock.monotonic(), int(policy.body["metadata"]["generation"])
-        looked = self._looked.get(uid)
-        if looked is not None and looked.generation == generation and now_s - looked.at_s < looked.again_after_s * 0.9:
+        frozen, looked = bool(policy.live.frozen), self._looked.get(uid)
+        same = looked is not None and (looked.generation, looked.frozen) == (generation, frozen)
+        if looked is not None and same and now_s - looked.at_s < looked.again_after_s * 0.9:
             return FeatureOutcome(policy.status, again_after_s=looked.again_after_s - (now_s - looked.at_s))
         around = self._parts.index.around(namespace_of(policy.body))
         named = _named(policy, around)
         if around is None or named is None:
             return FeatureOutcome(policy.status, again_after_s=self._parts.rolling_s)
-        if policy.resetting or policy.live.frozen:
-            # Its consumers stay while their offsets are changed: a rebalance more would only be in the way. Pods that
-            # come by themselves get the agent also of a frozen connection: without it they would not obey what holds.
+        if policy.resetting:
+            # Its consumers stay while their offsets are changed: a rebalance more would only be in the way.
             return FeatureOutcome(policy.status, again_after_s=self._parts.rolling_s)
         try:
             seen = await self._see(policy, consumers, around, named)
@@ -110,13 +111,13 @@ class InjectionFeature:
             raise
         except KubeFailure as failure:
             # A right is missing, most likely. Nothing here will change that soon.
-            self._looked[uid] = _Looked(generation, now_s, _AGAIN_S)
+            self._looked[uid] = _Looked(generation, frozen, now_s, _AGAIN_S)
             told = (ConditionStatus.UNKNOWN, PODS_NOT_READ, str(failure))
             return FeatureOutcome(
                 policy.told(INJECTED, told, injection=policy.status.injection), again_after_s=_AGAIN_S
             )
-        again_after_s = self._again_s(seen, decision)
-        self._looked[uid] = _Looked(generation, now_s, again_after_s)
+        again_after_s = self._again_s(seen, decision) if not frozen else _AGAIN_S
+        self._looked[uid] = _Looked(generation, frozen, now_s, again_after_s)
         status = policy.told(INJECTED, decision.condition, injection=decision.status)
         return FeatureOutcome(status, decision.happenings, again_after_s)
 
@@ -140,7 +141,9 @@ class InjectionFeature:
             now=policy.now,
             policy=name,
             setting=injection_of(named).setting,
-            rollout=consumers.rollout,
+            # Nobody is evicted through a frozen connection. Pods that come by themselves get the agent all the same:
+            # without it they would not obey what holds.
+            rollout=Rollout.WHEN_NEXT if policy.live.frozen else consumers.rollout,
             webhook=parts.webhook,
             pods=tuple(pod for pod in found if pod is not None),
             before=policy.status.injection or InjectionStatus(),

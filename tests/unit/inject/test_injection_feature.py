@@ -145,12 +145,20 @@ def test_nobody_is_evicted_through_a_connection_that_only_observes() -> None:
     assert reason(found) == "Observing"
 
 
-def test_nobody_is_evicted_through_a_frozen_connection() -> None:
-    pods = one_ready_pod()
+def test_through_a_frozen_connection_nobody_is_evicted_and_pods_are_counted() -> None:
+    pods, clock = one_ready_pod(), StillClock()
+    one = feature(pods, clock)
 
-    kept(feature(pods), frozen="frozen: INC-4711")
+    found = kept(one, frozen="frozen: INC-4711")
 
-    assert pods.asked == []
+    assert pods.asked == ["list ns app=payments"]
+    assert reason(found) == "WaitingForPods"
+    assert found.status.injection is not None
+    assert (found.status.injection.pods, found.status.injection.stale) == (1, 1)
+    assert found.again_after_s == 60.0
+
+    kept(one, status=found.status)
+    assert pods.asked[-1] == "evict ns/x uid-2", "at once when it is thawed"
 
 
 def test_pods_are_not_looked_at_where_nothing_is_injected() -> None:
