@@ -33,7 +33,9 @@ def frozen(live: Live) -> Refusal | None:
     """Why nothing new may begin through it now."""
     if not live.frozen:
         return None
-    return Refusal(FROZEN, f"KafkaConnection {live.label} is {live.frozen}. It begins once spec.freeze is gone there")
+    return Refusal(
+        FROZEN, f"KafkaConnection {live.label} is {live.frozen}. Nothing new begins until spec.freeze is removed"
+    )
 
 
 def held_back(live: Live) -> Refusal | None:

@@ -60,9 +60,8 @@ class Keeping:
         """Ask each feature. One that fails does not hold up the others."""
         uid, live = uid_of(body), self._parts.live.used_by(body)
         self._contenders.put(contender(body, spec))
-        if live is not None:
-            draft.observing_is(observes(live.label) if live.observes else None)
-            draft.frozen_is(frozen(live))
+        draft.observing_is(observes(live.label) if live is not None and live.observes else None)
+        draft.frozen_is(frozen(live) if live is not None else None)
         if live is None:
             await self._many.disconnected(uid)
             for feature in self._features.all:
@@ -96,8 +95,6 @@ class Keeping:
 
     def _not_for_it(self, body: Object, spec: OffsetResetPolicySpec, draft: Draft) -> None:
         """Nothing is kept through a connection that this policy may not use, and nothing else is said."""
-        draft.observing_is(None)
-        draft.frozen_is(None)
         if not spec.keeps_something:
             return
         for feature in self._features.of_groups:

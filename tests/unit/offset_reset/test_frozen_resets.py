@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from support.observed import FROZEN_BY, freeze
+from support.observed import FROZEN_BY, freeze, observe
+from support.policy_world import PolicyWorld
 from support.reset_world import World
 
 
@@ -26,7 +27,9 @@ def test_no_reset_begins_and_each_says_who_has_frozen_it(world: World) -> None:
 
     assert world.offset == 50
     assert world.condition("Complete")["reason"] == "Frozen"
-    assert f"KafkaConnection kafka is {FROZEN_BY}" in world.condition("Complete")["message"]
+    assert world.condition("Complete")["message"].endswith(
+        f"KafkaConnection kafka is {FROZEN_BY}. Nothing new begins until spec.freeze is removed"
+    )
     assert "startedAt" not in world.reset
 
     freeze(world.live, thaw=True)
@@ -59,3 +62,22 @@ def test_one_that_runs_goes_on_to_its_end(world: World) -> None:
     world.passes()
 
     assert (world.reset["phase"], world.offset) == ("Succeeded", 10)
+
+
+def test_what_a_policy_says_of_its_connection_goes_with_the_connection(tmp_path: Path) -> None:
+    world = PolicyWorld(tmp_path)
+    observe(world.live, world.kafka)
+    freeze(world.live)
+    world.declare("one")
+    world.rounds()
+    assert world.said("Frozen") == ("True", "Frozen")
+    assert world.said("Observing") == ("True", "Observing")
+
+    live = world.live.get("ns", "kafka")
+    assert live is not None
+    world.live.drop("ns", "kafka", uid=live.uid)
+    world.rounds()
+
+    assert world.said("Frozen") is None
+    assert world.said("Observing") is None
+    world.executor.shutdown()
