@@ -54,22 +54,22 @@ class AuditTopics:
 
 
 def _check(live: Live, topic: AuditTopic) -> TopicsChecked:
-    """Raises ``KafkaFailure`` where Kafka does not answer. Creates nothing through a connection that only observes."""
+    """Raises ``KafkaFailure`` where Kafka does not answer. Through a connection that only observes, or is frozen, it
+    creates nothing."""
     without = (
         "resets are refused until then, as spec.audit.required is true"
         if topic.required
         else "changes of offsets go unrecorded until then"
     )
     try:
-        if live.observes:
+        if live.observes or live.frozen:
             live.kafka.audit.check_writable(topic.name)
-            found: tuple[str, ...] = ()
-        else:
-            found = live.kafka.audit.ensure(topic)
+        found = live.kafka.audit.ensure(topic) if not live.observes else ()
     except NotAuthorized as failure:
         return TopicsChecked(False, NOT_AUTHORIZED, f"{failure}; {without}")
     except Refused as failure:
-        return TopicsChecked(False, REFUSED, f"{failure}; {without}")
+        later = "; it is created once the connection is no longer frozen" if live.frozen else ""
+        return TopicsChecked(False, REFUSED, f"{failure}{later}; {without}")
     if found:
         return TopicsChecked(False, WRONG_SETTINGS, f"changes are recorded, but {'; '.join(found)}")
     return TopicsChecked(True, USABLE, f"changes of offsets are recorded in topic {topic.name}")

@@ -56,7 +56,7 @@ class TopicsOfConnections:
     async def checked(self, live: Live, snapshot: Snapshot) -> TopicsChecked:
         """What was found: now, where they are not known, not there, or were wrong a while ago; else before.
 
-        Makes topics that are missing, so whoever asks has looked whether the connection observes. Raises
+        Makes topics that are missing, so whoever asks has looked whether the connection observes, or is frozen. Raises
         ``KafkaFailure`` where Kafka does not answer.
         """
         known = self._known.get(live.uid)

@@ -170,7 +170,8 @@ class ConnectionReconciler:
         live = self._live(body)
         if live is not None and not live.borrowed:
             await self._confirm(live)
-        if live is not None and not live.observes and self._parts.topics.wanted(live.namespace, live.name):
+        makes_topics = live is not None and not live.observes and not live.frozen
+        if live is not None and makes_topics and self._parts.topics.wanted(live.namespace, live.name):
             try:
                 await self._parts.topics.checked(live, snapshot)
             except KafkaFailure as failure:
@@ -206,11 +207,8 @@ class ConnectionReconciler:
 
     async def _also(self, body: Object, seen: Cluster | Trouble) -> list[Said]:
         """What else is said of a connection; but for being frozen, what was said of one that does not answer stays."""
-        live = self._live(body)
-        try:
-            said = [frozen_said(parse_spec(KafkaConnectionSpec, body))]
-        except InvalidResource:
-            said = []
+        live, frozen = self._live(body), _frozen(body)
+        said = [frozen] if frozen is not None else []
         if live is None or not isinstance(seen, Cluster):
             return said
         if live.observes:
@@ -284,8 +282,9 @@ class ConnectionReconciler:
 
     def _remember(self, body: Object, seen: Cluster | Trouble) -> None:
         uid = uid_of(body)
-        live = self._live(body)
-        frozen = live is not None and bool(live.frozen)
+        live, said = self._live(body), _frozen(body)
+        # Also of one that could not be opened; of one whose spec can't be read, as it was before.
+        frozen = bool(said.holds) if said is not None else live is not None and bool(live.frozen)
         self._parts.metrics.connection_is(label_of(body), up=isinstance(seen, Cluster), frozen=frozen)
         self._failures[uid] = 0 if isinstance(seen, Cluster) else self._failures.get(uid, 0) + 1
         if live is None:
@@ -333,3 +332,11 @@ class ConnectionReconciler:
         if isinstance(seen, Cluster):
             return self._parts.idle_tick_s
         return float(min(_LAST_RETRY_S, _FIRST_RETRY_S * 2 ** min(self._failures[uid] - 1, 10)))
+
+
+def _frozen(body: Object) -> Said | None:
+    """Whether it is frozen; ``None``: its spec can't be read."""
+    try:
+        return frozen_said(parse_spec(KafkaConnectionSpec, body))
+    except InvalidResource:
+        return None

@@ -119,8 +119,10 @@ class DiscoveryFeature:
         guard.forget_gone(watch.topics, self._parts.clock.monotonic())
         await self._read_group(watch, guard, policy, group)
         if wish.tells_agents:
-            checked = await self._parts.topics.checked(live, snapshot)
-            watch.note_control(snapshot.gates, usable=checked.usable)
+            # A freeze has no topic made for what new partitions are to be told in.
+            may_ask = snapshot.control_topics_exist or not self._parts.is_frozen(live)
+            usable = may_ask and (await self._parts.topics.checked(live, snapshot)).usable
+            watch.note_control(snapshot.gates, usable=usable)
         told, guard.happenings = tuple(guard.happenings), []
         await policy.memory.note(PART, encode(guard.remembered))
         status = policy.status.model_copy(update={"discovery": guard.status(group)})

@@ -103,3 +103,23 @@ def test_a_connection_that_only_observes_makes_no_topic(tmp_path: Path) -> None:
     assert "there is no such topic" in said[2]
     assert not world.kafka.audit.topics
     world.executor.shutdown()
+
+
+def test_through_a_frozen_connection_none_is_made_and_one_that_is_there_is_checked(world: World) -> None:
+    def ask(**more: object) -> None:
+        spec = {"bootstrapServers": "127.0.0.1:9092", "audit": {}, **more}
+        world.kube.change(CONNECTIONS, "ns", "kafka", spec=spec)
+        world.look()
+
+    ask(freeze={"reason": "INC-4711"})
+    said = told(world)
+    assert not world.kafka.audit.topics
+    assert said is not None
+    assert said[:2] == ("False", "RefusedByKafka")
+    assert "it is created once the connection is no longer frozen" in said[2]
+
+    ask()
+    assert (told(world) or ())[:2] == ("True", "Usable")
+    assert world.kafka.audit.topics == {LOG}
+    ask(freeze={"reason": "INC-4711"})
+    assert (told(world) or ())[:2] == ("True", "Usable")

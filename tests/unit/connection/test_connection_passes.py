@@ -323,6 +323,33 @@ def test_a_process_that_starts_reads_that_it_is_frozen_before_anything_uses_it(w
     assert set(seen) == {"frozen: INC-4711"}
 
 
+def test_one_that_cannot_be_opened_counts_as_frozen_all_the_same(world: World) -> None:
+    def refuse(_connection: object) -> FakeKafka:
+        raise BadConnection("spec.properties: socket.keepalive.enable: has to be true or false")
+
+    world.opens = refuse
+    spec = {"bootstrapServers": "127.0.0.1:9092", "freeze": {"reason": "INC-4711"}}
+    world.kube.change(CONNECTIONS, "ns", "kafka", spec=spec)
+
+    world.look()
+
+    assert find_condition(read_status(ConnectionStatus, world.body).conditions, FROZEN) is not None
+    assert world.metric("tidegate_connection_frozen") == 1
+
+
+def test_through_a_frozen_connection_no_topic_is_made(world: World) -> None:
+    spec = {"bootstrapServers": "127.0.0.1:9092", "freeze": {"reason": "INC-4711"}}
+    world.kube.change(CONNECTIONS, "ns", "kafka", spec=spec)
+    world.topics.want("ns", "kafka")
+
+    world.look()
+    assert not world.kafka.control.topics.control_exists
+
+    world.kube.change(CONNECTIONS, "ns", "kafka", spec={"bootstrapServers": "127.0.0.1:9092"})
+    world.look()
+    assert world.kafka.control.topics.control_exists
+
+
 @pytest.mark.parametrize("by_operator", [False, True])
 def test_a_connection_that_only_observes_makes_no_topics_and_tries_nothing(
     tmp_path: Path, *, by_operator: bool

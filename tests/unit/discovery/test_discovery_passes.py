@@ -489,6 +489,21 @@ def test_through_a_frozen_connection_new_partitions_wait_for_their_start(world: 
     assert world.kafka.committed(GROUP, new(2, 3)) == dict.fromkeys(new(2, 3), 0)
 
 
+@pytest.mark.parametrize("there", [False, True])
+def test_through_a_frozen_connection_no_topic_is_made_to_tell_agents(world: World, *, there: bool) -> None:
+    if there:
+        world.kafka.control.ensure()
+    with world.operator(**RULE) as operator:
+        operator.freeze()
+        operator.first()
+        operator.until(
+            lambda _: world.kafka.control.topics.gates.clock_ms is not None or not there, "agents are told the time"
+        )
+        assert world.kafka.control.topics.control_exists is there
+        operator.freeze("")
+        operator.until(lambda _: world.kafka.control.topics.control_exists, "they are made")
+
+
 def test_an_owner_that_could_not_be_sent_back_is_told_of_and_sent_back_later(world: World) -> None:
     with world.operator() as operator:
         operator.first()
