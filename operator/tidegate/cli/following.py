@@ -9,7 +9,18 @@ from typing import Final
 from tidegate.cli.errors import CommandFailed
 from tidegate.cli.screen import Screen
 from tidegate.clock import Clock
-from tidegate.kube.ports import Kind, Kube, KubeUnavailable, NotFound, Object, name_of, namespace_of, uid_of
+from tidegate.kube.ports import (
+    PAUSES,
+    RESETS,
+    Kind,
+    Kube,
+    KubeUnavailable,
+    NotFound,
+    Object,
+    name_of,
+    namespace_of,
+    uid_of,
+)
 from tidegate.printable import visible
 from tidegate.resources.base import has_readable_status, read_status
 from tidegate.resources.conditions import COMPLETE, PAUSED, STALLED, find_condition, is_true
@@ -90,7 +101,9 @@ def follow(
             if step.refused:
                 raise CommandFailed(f"{label} is refused; {step.refused}")
         if clock.monotonic() >= end:
-            where = f"tidegate watch {name_of(made)} -n {namespace_of(made)}"
+            names = f"{name_of(made)} -n {namespace_of(made)}"
+            is_watched = kind in (RESETS, PAUSES)
+            where = f"tidegate watch {names}" if is_watched else f"kubectl get {kind.kind.lower()} {names}"
             raise CommandFailed(f"{label} is not there in time; it goes on: {where}")
         clock.sleep(LOOK_S)
 

@@ -1,14 +1,15 @@
-"""``tidegate freeze`` and ``tidegate thaw``: nothing new begins through a KafkaConnection, by its ``spec.freeze``."""
+"""``tidegate freeze`` and ``tidegate thaw``: nothing new begins through KafkaConnections, by their ``spec.freeze``."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
 from tidegate.cli.acting import add_waiting, carried_out, found, timeout_of
-from tidegate.cli.errors import CommandFailed, Parser
-from tidegate.cli.reaching import add_kubernetes
+from tidegate.cli.errors import CommandFailed, Parser, UsageError
+from tidegate.cli.reaching import add_kubernetes, namespace_of_options
 from tidegate.cli.screen import Screen
 from tidegate.printable import visible
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from tidegate.cli.following import Step
     from tidegate.kube.client import KubeClient
     from tidegate.kube.ports import Object
+
+_TRIES: Final = 20
+_UNKNOWN: Final = "unknown"
 
 
 def freeze_parser() -> argparse.ArgumentParser:
@@ -25,7 +29,7 @@ def freeze_parser() -> argparse.ArgumentParser:
         "new partition's start. What runs goes on to its end, and what is held stays held.",
         allow_abbrev=False,
     )
-    parser.add_argument("connection", metavar="NAME", help="of the KafkaConnection")
+    _add_which(parser)
     parser.add_argument("--reason", required=True, metavar="TEXT", help="for whoever waits for it")
     _add_rest(parser)
     return parser
@@ -37,9 +41,14 @@ def thaw_parser() -> argparse.ArgumentParser:
         description="Let what waits begin again through a KafkaConnection that is frozen.",
         allow_abbrev=False,
     )
-    parser.add_argument("connection", metavar="NAME", help="of the KafkaConnection")
+    _add_which(parser)
     _add_rest(parser)
     return parser
+
+
+def _add_which(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("connection", nargs="?", metavar="NAME", help="of the KafkaConnection")
+    parser.add_argument("--all", action="store_true", help="every KafkaConnection of the namespace, instead of NAME")
 
 
 def _add_rest(parser: argparse.ArgumentParser) -> None:
@@ -51,55 +60,144 @@ def run_freeze(arguments: Sequence[str], screen: Screen) -> int:
     """0 once the operator goes by it, or it was only to be asked for; 1 otherwise. Raises ``UsageError``."""
     options = freeze_parser().parse_args(list(arguments))
 
-    def change(kube: KubeClient, body: Object) -> dict[str, Any]:
+    def wish(kube: KubeClient) -> dict[str, str]:
         from tidegate.clock import SystemClock
         from tidegate.resources.timestamps import format_timestamp
 
-        already = (body.get("spec") or {}).get("freeze")
-        if already is not None:
-            by, reason = (str(already.get(name, "nobody says")) for name in ("by", "reason"))
-            raise CommandFailed(f"it is frozen already, by {by}: {reason}. tidegate thaw ends that")
         since = format_timestamp(SystemClock().now().replace(microsecond=0))
-        return {"by": kube.own_name()[:256], "since": since, "reason": options.reason}
+        return {"by": _own_name(kube, screen), "since": since, "reason": options.reason}
 
-    return _changed("tidegate freeze", options, change, frozen_step, "frozen", screen)
+    return _changed(options, screen, _Way("freeze", "frozen", wish, frozen_step))
 
 
 def run_thaw(arguments: Sequence[str], screen: Screen) -> int:
     """0 once the operator goes by it, or it was only to be asked for; 1 otherwise. Raises ``UsageError``."""
     options = thaw_parser().parse_args(list(arguments))
-
-    def change(_kube: KubeClient, body: Object) -> None:
-        if (body.get("spec") or {}).get("freeze") is None:
-            raise CommandFailed("it is not frozen")
-
-    return _changed("tidegate thaw", options, change, thawed_step, "thawed", screen)
+    return _changed(options, screen, _Way("thaw", "thawed", lambda _kube: None, thawed_step))
 
 
-def _changed(
-    prog: str,
-    options: argparse.Namespace,
-    change: Callable[[KubeClient, Object], dict[str, Any] | None],
-    step: Callable[[Object], Step],
-    done: str,
-    screen: Screen,
-) -> int:
-    timeout_s = timeout_of(options)
+def _own_name(kube: KubeClient, screen: Screen) -> str:
+    """Older API servers do not tell whoever asks, and some may not ask: nobody waits for a name in an incident."""
+    from tidegate.kube.ports import KubeFailure
 
-    def act(kube: KubeClient) -> bool:
-        from tidegate.kube.ports import CONNECTIONS, name_of
+    try:
+        return kube.own_name()[:256] or _UNKNOWN
+    except KubeFailure as failure:
+        screen.note(f"who freezes it is written down as {_UNKNOWN}: {visible(str(failure))}")
+        return _UNKNOWN
 
-        body = found(kube, CONNECTIONS, options, options.connection)
-        body = kube.change_spec(CONNECTIONS, body, {"freeze": change(kube, body)})
-        if not options.no_wait:
-            from tidegate.cli.following import follow
-            from tidegate.clock import SystemClock
 
-            follow(kube, CONNECTIONS, body, step, SystemClock(), timeout_s, screen)
-        screen.show(f"kafkaconnection.tidegate.io/{visible(name_of(body))} {done}\n")
-        return True
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """``command``: ``freeze`` or ``thaw``; ``wish``: what ``spec.freeze`` is to be."""
 
-    return carried_out(prog, options, act, screen)
+    command: str
+    done: str
+    wish: Callable[[KubeClient], dict[str, str] | None]
+    step: Callable[[Object], Step]
+
+    def why_not(self, body: Object) -> str:
+        """Why nothing is to be done about a connection; empty: something is."""
+        freeze = (body.get("spec") or {}).get("freeze")
+        if self.command == "thaw":
+            return "" if freeze is not None else "it is not frozen"
+        return f"it is frozen already, {_who(freeze)}. tidegate thaw ends that" if freeze is not None else ""
+
+
+def _who(freeze: Mapping[str, Any]) -> str:
+    by, reason = (str(freeze.get(name, "nobody says")) for name in ("by", "reason"))
+    return f"by {by}: {reason}"
+
+
+def _changed(options: argparse.Namespace, screen: Screen, way: _Way) -> int:
+    timeout_s, prog = timeout_of(options), f"tidegate {way.command}"
+    if options.all is (options.connection is not None):
+        raise UsageError("give the NAME of a KafkaConnection, or --all")
+    act = _all_of if options.all else _one_of
+    return carried_out(prog, options, lambda kube: act(kube, options, timeout_s, way, screen), screen)
+
+
+def _one_of(kube: KubeClient, options: argparse.Namespace, timeout_s: float, way: _Way, screen: Screen) -> bool:
+    from tidegate.kube.ports import CONNECTIONS
+
+    body = found(kube, CONNECTIONS, options, options.connection)
+    if why_not := way.why_not(body):
+        raise CommandFailed(why_not)
+    body = _set(kube, body, way.wish(kube))
+    if not options.no_wait:
+        _wait(kube, body, way.step, timeout_s, screen)
+    _show(body, way, screen)
+    return True
+
+
+def _all_of(kube: KubeClient, options: argparse.Namespace, timeout_s: float, way: _Way, screen: Screen) -> bool:
+    """First all are asked for, and then waited for: with one that fails the others are frozen all the same."""
+    from tidegate.clock import SystemClock
+    from tidegate.kube.ports import CONNECTIONS, KubeFailure, name_of
+
+    bodies = sorted(kube.list(CONNECTIONS), key=name_of)
+    if not bodies:
+        raise CommandFailed(f"there is no KafkaConnection in namespace {namespace_of_options(options)}")
+    wish, clock = way.wish(kube), SystemClock()
+    asked, failed, end = [], 0, clock.monotonic() + timeout_s
+    for body in bodies:
+        if why_not := way.why_not(body):
+            screen.note(f"{_labelled(body)}: {visible(why_not)}")
+            if way.command == "thaw":
+                continue
+        elif way.command == "thaw":
+            screen.note(f"{_labelled(body)}: it was frozen {visible(_who(body['spec']['freeze']))}")
+        try:
+            asked.append(body if why_not else _set(kube, body, wish))
+        except (CommandFailed, KubeFailure) as failure:
+            screen.note(f"{_labelled(body)}: {visible(str(failure))}")
+            failed += 1
+    for body in asked:
+        try:
+            if not options.no_wait:
+                _wait(kube, body, way.step, max(0.0, end - clock.monotonic()), screen, f"{_labelled(body)}: ")
+            _show(body, way, screen)
+        except (CommandFailed, KubeFailure) as failure:
+            screen.note(f"{_labelled(body)}: {visible(str(failure))}")
+            failed += 1
+    if failed:
+        raise CommandFailed(f"{failed} of {len(bodies)} KafkaConnection(s) could not be {way.done}, or not in time")
+    return True
+
+
+def _set(kube: KubeClient, body: Object, wish: dict[str, str] | None) -> Object:
+    """The connection with that ``spec.freeze``, also where it is changed at the same time. Raises ``KubeFailure``, and
+    ``CommandFailed`` where that goes on all the time."""
+    from tidegate.kube.ports import CONNECTIONS, Conflict, name_of, namespace_of
+
+    for _ in range(_TRIES):
+        try:
+            return kube.change_spec(CONNECTIONS, body, {"freeze": wish})
+        except Conflict:
+            body = kube.get(CONNECTIONS, namespace_of(body), name_of(body))
+    raise CommandFailed("it changes all the time: try again")
+
+
+def _wait(
+    kube: KubeClient, body: Object, step: Callable[[Object], Step], timeout_s: float, screen: Screen, prefix: str = ""
+) -> None:
+    from tidegate.cli.following import follow
+    from tidegate.clock import SystemClock
+    from tidegate.kube.ports import CONNECTIONS
+
+    def labelled(newest: Object) -> Step:
+        said = step(newest)
+        return replace(said, line=prefix + said.line)
+
+    follow(kube, CONNECTIONS, body, labelled, SystemClock(), timeout_s, screen)
+
+
+def _show(body: Object, way: _Way, screen: Screen) -> None:
+    screen.show(f"kafkaconnection.tidegate.io/{visible(str(body['metadata']['name']))} {way.done}\n")
+
+
+def _labelled(body: Object) -> str:
+    return f"KafkaConnection {visible(str(body['metadata']['name']))}"
 
 
 def frozen_step(body: Object) -> Step:

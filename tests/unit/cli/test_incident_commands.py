@@ -23,7 +23,18 @@ from tidegate.cli.screen import Screen
 from tidegate.cli.undoing import cancellable, run_undo, undo_of, undo_parser
 from tidegate.incident.listings import everything
 from tidegate.incident.overview import lines, overview_of
-from tidegate.kube.ports import CONNECTIONS, PAUSES, POLICIES, RESETS, Kind, KubeUnavailable, Object
+from tidegate.kube.ports import (
+    CONNECTIONS,
+    PAUSES,
+    POLICIES,
+    RESETS,
+    Conflict,
+    Kind,
+    KubeFailure,
+    KubeUnavailable,
+    NotFound,
+    Object,
+)
 
 CREATED = "2026-11-20T11:00:00Z"
 RESET = {"connectionRef": {"name": "prod"}, "group": "g", "to": {"earliest": {}}, "approval": "Manual"}
@@ -292,12 +303,21 @@ def test_without_a_cluster_a_command_ends_with_1(
 class Asked(FakeKube):
     """A cluster as `tidegate freeze` reaches it."""
 
-    own = "alice@example.com"
+    own: str | KubeFailure = "alice@example.com"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refusals: dict[str, list[KubeFailure]] = {}
+        """By name, how changes fail that come next."""
 
     def own_name(self) -> str:
+        if isinstance(self.own, KubeFailure):
+            raise self.own
         return self.own
 
     def change_spec(self, kind: Kind, body: Object, spec: Mapping[str, Any]) -> Object:
+        if self.refusals.get(body["metadata"]["name"]):
+            raise self.refusals[body["metadata"]["name"]].pop(0)
         merged = {k: v for k, v in {**body["spec"], **spec}.items() if v is not None}
         return self.change(kind, body["metadata"]["namespace"], body["metadata"]["name"], spec=merged)
 
@@ -333,7 +353,94 @@ def test_who_freezes_with_the_operator_down_is_told_that_it_holds_all_the_same(
 
     told = capsys.readouterr().err
     assert "one that starts later reads it before it begins anything" in told
+    assert "it goes on: kubectl get kafkaconnection prod -n ns" in told
     assert "freeze" in asked.get(CONNECTIONS, "ns", "prod")["spec"]
+
+
+def test_a_freeze_waits_for_no_name(asked: Asked, capsys: pytest.CaptureFixture[str]) -> None:
+    asked.own = NotFound("ask who I am: 404 page not found")
+
+    assert main(["freeze", "prod", "-n", "ns", "--reason", "INC-4711", "--no-wait"]) == 0
+
+    assert asked.get(CONNECTIONS, "ns", "prod")["spec"]["freeze"]["by"] == "unknown"
+    assert "who freezes it is written down as unknown: ask who I am: 404" in capsys.readouterr().err
+
+
+def test_a_connection_that_is_changed_at_the_same_time_is_frozen_all_the_same(asked: Asked) -> None:
+    asked.refusals["prod"] = [Conflict("the object has been modified")] * 2
+
+    assert main(["freeze", "prod", "-n", "ns", "--reason", "INC-4711", "--no-wait"]) == 0
+
+    assert "freeze" in asked.get(CONNECTIONS, "ns", "prod")["spec"]
+
+
+@pytest.mark.parametrize("which", [[], ["prod", "--all"]])
+def test_either_one_is_named_or_all_are_meant(
+    which: list[str], asked: Asked, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["freeze", *which, "-n", "ns", "--reason", "INC-4711"]) == 1
+
+    assert "give the NAME of a KafkaConnection, or --all" in capsys.readouterr().err
+    assert "freeze" not in asked.get(CONNECTIONS, "ns", "prod")["spec"]
+
+
+def test_all_of_a_namespace_are_frozen_and_thawed_by_one_command(
+    asked: Asked, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked.create(CONNECTIONS, "ns", "cold", {"bootstrapServers": "k:2"}, CREATED)
+    assert main(["freeze", "cold", "-n", "ns", "--reason", "INC-1", "--no-wait"]) == 0
+    capsys.readouterr()
+
+    assert main(["freeze", "--all", "-n", "ns", "--reason", "INC-4711", "--no-wait"]) == 0
+    told = capsys.readouterr()
+    assert told.out.splitlines() == [f"kafkaconnection.tidegate.io/{name} frozen" for name in ("cold", "prod")]
+    assert "KafkaConnection cold: it is frozen already, by alice@example.com: INC-1" in told.err
+    reasons = {b["metadata"]["name"]: b["spec"]["freeze"]["reason"] for b in asked.list(CONNECTIONS)}
+    assert reasons == {"cold": "INC-1", "prod": "INC-4711"}
+
+    assert main(["thaw", "--all", "-n", "ns", "--no-wait"]) == 0
+    told = capsys.readouterr()
+    assert "KafkaConnection cold: it was frozen by alice@example.com: INC-1" in told.err
+    assert len(told.out.splitlines()) == 2
+    assert [b["spec"].get("freeze") for b in asked.list(CONNECTIONS)] == [None, None]
+    assert main(["thaw", "--all", "-n", "ns", "--no-wait"]) == 0
+    assert "KafkaConnection prod: it is not frozen" in capsys.readouterr().err
+
+
+def test_with_one_that_fails_the_others_are_frozen_and_the_command_fails(
+    asked: Asked, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked.create(CONNECTIONS, "ns", "cold", {"bootstrapServers": "k:2"}, CREATED)
+    asked.refusals["cold"] = [KubeFailure("change KafkaConnection ns/cold: 403 forbidden")]
+
+    assert main(["freeze", "--all", "-n", "ns", "--reason", "INC-4711", "--no-wait"]) == 1
+
+    told = capsys.readouterr()
+    assert told.out == "kafkaconnection.tidegate.io/prod frozen\n"
+    assert "KafkaConnection cold: change KafkaConnection ns/cold: 403 forbidden" in told.err
+    assert "tidegate freeze: 1 of 2 KafkaConnection(s) could not be frozen, or not in time" in told.err
+
+
+def test_each_that_the_operator_does_not_go_by_in_time_is_told_of(
+    asked: Asked, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked.create(CONNECTIONS, "ns", "cold", {"bootstrapServers": "k:2"}, CREATED)
+
+    assert main(["freeze", "--all", "-n", "ns", "--reason", "INC-4711", "--timeout", "1ms"]) == 1
+
+    told = capsys.readouterr().err
+    for name in ("cold", "prod"):
+        assert f"KafkaConnection {name}: the operator has not said so yet" in told
+        assert f"kubectl get kafkaconnection {name} -n ns" in told
+    assert "2 of 2 KafkaConnection(s)" in told
+
+
+def test_where_there_is_no_connection_nothing_is_frozen(asked: Asked, capsys: pytest.CaptureFixture[str]) -> None:
+    asked.delete(CONNECTIONS, "ns", "prod", CREATED)
+
+    assert main(["freeze", "--all", "-n", "ns", "--reason", "INC-4711"]) == 1
+
+    assert "there is no KafkaConnection in namespace ns" in capsys.readouterr().err
 
 
 def test_the_screen_says_who_has_frozen_a_connection(asked: Asked) -> None:
