@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tidegate.cli.errors import Parser, UsageError
 from tidegate.cli.reaching import (
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 _SOCKET_TIMEOUT = "socket.timeout.ms"
 _PATIENCE_MS = "5000"
 """Of one request: whoever asks is in a hurry."""
+
+_TO_BE_READ: Final = "kafka:9092"
+"""Servers until the KafkaConnection's are known."""
 
 
 def why_parser() -> argparse.ArgumentParser:
@@ -105,13 +108,15 @@ class Look:
         from tidegate.incident.seen import Seen
 
         unseen: list[Unseen] = []
+        # Before anything is asked: what is wrong in a file is told at once.
+        given = self._given()
         kube = self._kube(unseen)
         connection, group = self._connection(), self.options.group
         # At once: each may have to wait for what does not answer.
         with ThreadPoolExecutor(2, thread_name_prefix="tidegate-why") as threads:
             listing = threads.submit(about_group, kube, group, connection) if kube is not None else None
             spec = self._spec(kube, connection, unseen) if kube is not None and connection is not None else None
-            config = self._config(spec, unseen)
+            config = self._config(given, spec, unseen)
             by_kafka = threads.submit(self._by_kafka, config) if config is not None else None
             # While they answer: the models take as long to import as answers take.
             from tidegate.incident.gather_kube import kube_seen, of_cluster
@@ -160,11 +165,20 @@ class Look:
             unseen.append(Unseen(f"KafkaConnection {label}", str(failure)))
             return None
 
-    def _config(self, spec: KafkaConnectionSpec | None, unseen: list[Unseen]) -> Connection | None:
-        """How to reach Kafka; the credentials of a KafkaConnection are nothing that a person needs to be able to read.
+    def _given(self) -> Connection:
+        """How to connect by ``--command-config``. Raises ``UsageError``."""
+        from tidegate.admin.secret_files import SecretFiles
+        from tidegate.cli.command_config import read_command_config
 
-        Raises ``UsageError``.
-        """
+        secrets = self.until_seen.enter_context(closing(SecretFiles()))
+        servers = self.options.bootstrap_server or _TO_BE_READ
+        config = read_command_config(self.options.command_config, servers, secrets)
+        if config.ignored:
+            self.screen.note(f"Ignored in --command-config: {', '.join(config.ignored)}")
+        return config.connection
+
+    def _config(self, given: Connection, spec: KafkaConnectionSpec | None, unseen: list[Unseen]) -> Connection | None:
+        """How to reach Kafka. A KafkaConnection's credentials are nothing that a person needs to be able to read."""
         from tidegate.incident.seen import Unseen
 
         servers = self.options.bootstrap_server
@@ -178,21 +192,14 @@ class Look:
                 return None
             servers = spec.bootstrap_servers
 
-        from tidegate.admin.secret_files import SecretFiles
-        from tidegate.cli.command_config import read_command_config
-
-        secrets = self.until_seen.enter_context(closing(SecretFiles()))
-        config = read_command_config(self.options.command_config, servers, secrets)
-        if config.ignored:
-            self.screen.note(f"Ignored in --command-config: {', '.join(config.ignored)}")
-        connection = config.connection
         topic = self.options.control_topic or (spec.control_topic.name if spec is not None else None)
         acks = self.options.ack_topic or (spec.control_topic.ack_topic if spec is not None else None)
-        properties = {_SOCKET_TIMEOUT: _PATIENCE_MS, **connection.properties}
+        properties = {_SOCKET_TIMEOUT: _PATIENCE_MS, **given.properties}
         return replace(
-            connection,
-            control_topic=topic or connection.control_topic,
-            ack_topic=acks or connection.ack_topic,
+            given,
+            bootstrap_servers=servers,
+            control_topic=topic or given.control_topic,
+            ack_topic=acks or given.ack_topic,
             properties=properties,
         )
 

@@ -7,12 +7,15 @@ import re
 import unicodedata
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support.fake_kafka import START, FakeConsumer, FakeKafka
 from support.fake_kube import FakeKube
+from tidegate.cli import why
+from tidegate.cli.main import main
 from tidegate.control.records import Claim, ClaimKey, Hold, HoldKey, Limit, LimitKey
 from tidegate.incident.account import account_of
 from tidegate.incident.as_json import as_json
@@ -372,3 +375,26 @@ def test_programs_get_all_of_it(kafka: FakeKafka, kube: FakeKube) -> None:
     assert found["partitions"][0]["holds"][0]["holderKind"] == "PauseByHand"
     assert found["notSeen"] == [{"what": "a", "why": "b"}]
     assert found["resources"]["complete"] is True
+
+
+# --- what is wrong on the command line --------------------------------------------------------------------------------
+
+
+def test_a_bad_command_config_is_told_before_anything_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(why, "kube_client", lambda *_, **__: asked.append("Kubernetes"))
+    config = tmp_path / "client.properties"
+    config.write_text("security.protocol=SASL_SSL\nssl.engine.factory.class=x\n")
+
+    for more in ([], ["-c", "prod"], ["--bootstrap-server", "127.0.0.1:1"]):
+        assert main(["why", "g", *more, "--command-config", str(config)]) == 1
+        assert f"--command-config {config}: " in capsys.readouterr().err
+
+    assert asked == []
+    config.write_text("security.protocol=SSL\n")
+    for more in ([], ["-c", "prod"]):
+        main(["why", "g", *more, "--command-config", str(config)])
+        assert "Kafka: no --bootstrap-server was given" in capsys.readouterr().out
+    assert len(asked) == 2
