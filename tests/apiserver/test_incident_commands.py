@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import tarfile
 from pathlib import Path
@@ -73,7 +74,10 @@ def test_a_pause_is_made_shown_explained_and_resumed(
         assert shared.get("consumergrouppauses", pause) is None
 
     with tarfile.open(bundle) as tar:
-        names = {name.split("/", 1)[1] for name in tar.getnames()}
+        read = {m.name.split("/", 1)[1]: (tar.extractfile(m) or io.BytesIO()).read() for m in tar.getmembers()}
+    names, events = read.keys(), json.loads(read[f"events/{shared.namespace}.json"])["items"]
+    assert {each["involvedObject"]["apiVersion"] for each in events} == {"tidegate.io/v1alpha1"}
+    assert json.loads(read["versions.json"])["kubernetesServer"].startswith("v1.")
     ours = f"resources/consumergrouppauses/{shared.namespace}.{pause}.json"
     assert names >= {"index.json", "versions.json", f"events/{shared.namespace}.json", f"groups/{group}.json", ours}
     assert f"Not included: the operator's pods in {shared.namespace}: there is none with label" in bundled
@@ -110,6 +114,26 @@ def test_nothing_begins_through_a_frozen_connection_until_it_is_thawed(
     assert f"kafkaconnection.tidegate.io/{cold} thawed" in thawed
     assert "Succeeded: " in watched
     shared.delete_connection(cold)
+
+
+def test_all_connections_of_a_namespace_are_frozen_and_thawed(
+    shared: Resources, kafka: KafkaCluster, unique: Unique, shell: Shell
+) -> None:
+    of, other = ("-n", shared.namespace), unique("other")
+    shared.connection(other, kafka.bootstrap)
+    try:
+        shell("freeze", other, "--reason", "INC-1", *of)
+        frozen = shell("freeze", "--all", "--reason", "INC-4711", *of)
+    finally:
+        thawed = shell("thaw", "--all", *of)
+
+    for name in ("kafka", other):
+        assert f"kafkaconnection.tidegate.io/{name} frozen" in frozen
+        assert f"kafkaconnection.tidegate.io/{name} thawed" in thawed
+    assert f"KafkaConnection {other}: it is frozen already, by " in frozen
+    assert "KafkaConnection kafka: Frozen: frozen by " in frozen
+    assert f"KafkaConnection {other}: it was frozen by " in thawed
+    shared.delete_connection(other)
 
 
 def reason(resources: Resources, plural: str, name: str, kind: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,11 +24,12 @@ if TYPE_CHECKING:
     from tidegate.incident.archive import Archive
     from tidegate.kube.client import KubeClient
     from tidegate.kube.core import CoreObjects
-    from tidegate.kube.ports import Kind, Object
+    from tidegate.kube.ports import Object
 
 _LOG_LINES: Final = 5_000
 _LOG_BYTES: Final = 1024 * 1024
-_EVENTS: Final = 1_000
+_PAGE: Final = 500
+"""Events in one answer to a listing."""
 
 
 def bundle_parser() -> argparse.ArgumentParser:
@@ -91,54 +92,78 @@ class _Collecting:
     at: datetime
 
     def all(self) -> None:
-        """Each part by itself: what can't be read is said in the index. Raises ``UsageError``."""
+        """Each part by itself: what can't be read is said in the index. Raises ``UsageError``.
+
+        Resources come last: there may be more of them than an archive holds, and the others are few.
+        """
         from tidegate.kube.api import NoCluster
 
-        self.archive.add_json(("versions.json",), "of what made this archive", _versions())
+        for group in self.options.group:
+            self._group(group)
         try:
             kube = kube_client(self.options, everywhere=self.options.all_namespaces)
             core = self._core()
         except NoCluster as failure:
             self._left_out("resources, Events and logs", str(failure))
-        else:
-            self._resources(kube, core)
-            self._logs(core)
-        for group in self.options.group:
-            self._group(group)
+            self._versions(None)
+            return
+        self._versions(core)
+        self._logs(core)
+        self._events(core)
+        self._resources(kube)
 
-    def _resources(self, kube: KubeClient, core: CoreObjects) -> None:
-        from tidegate.incident.redaction import redacted
-        from tidegate.kube.ports import name_of, namespace_of
-
-        namespaces = set() if self.options.all_namespaces else {namespace_of_options(self.options)}
-        for kind, body in self._listed(kube):
-            namespaces.add(namespace_of(body))
-            where = ("resources", kind.plural, f"{namespace_of(body)}.{name_of(body)}.json")
-            self.archive.add_json(where, f"a {kind.kind}", redacted(body))
-        for namespace in sorted(namespaces):
-            self._events(core, namespace)
-
-    def _listed(self, kube: KubeClient) -> Iterator[tuple[Kind, Object]]:
-        from tidegate.kube.ports import APPROVALS, BACKUPS, CONNECTIONS, MIRRORS, PAUSES, POLICIES, RESETS
-
-        for kind in (CONNECTIONS, PAUSES, POLICIES, RESETS, APPROVALS, BACKUPS, MIRRORS):
-            for body in self._asked(kind.plural, lambda kind=kind: kube.list(kind)) or ():  # type: ignore[misc]
-                yield kind, body
-
-    def _events(self, core: CoreObjects, namespace: str) -> None:
-        from tidegate.incident.redaction import redacted
+    def _versions(self, core: CoreObjects | None) -> None:
         from tidegate.kube.client import bounded_object
 
-        what = f"Events in {namespace}"
-        found = self._asked(what, lambda: bounded_object(what, core.list, "events", namespace, limit=_EVENTS))
-        ours = [each for each in (found or {}).get("items", ()) if _is_ours(each)]
-        if ours:
-            told = {"items": [redacted(each) for each in ours]}
-            self.archive.add_json(("events", f"{namespace}.json"), f"Events about resources in {namespace}", told)
+        found, what = _versions(), "the version of the API server"
+        server = self._asked(what, lambda: bounded_object(what, core.version)) if core is not None else None
+        if server is not None:
+            found["kubernetesServer"] = str(server.get("gitVersion", ""))
+        self.archive.add_json(("versions.json",), "of what made this archive, and of the API server", found)
+
+    def _resources(self, kube: KubeClient) -> None:
+        from tidegate.incident.redaction import redacted
+        from tidegate.kube.ports import (
+            APPROVALS,
+            BACKUPS,
+            CONNECTIONS,
+            MIRRORS,
+            PAUSES,
+            POLICIES,
+            RESETS,
+            name_of,
+            namespace_of,
+        )
+
+        # Those that may be very many come last, and of each kind the newest first.
+        for kind in (CONNECTIONS, POLICIES, MIRRORS, PAUSES, BACKUPS, RESETS, APPROVALS):
+            found = self._asked(kind.plural, lambda kind=kind: kube.list(kind)) or ()  # type: ignore[misc]
+            for body in sorted(found, key=_made_at, reverse=True):
+                where = ("resources", kind.plural, f"{namespace_of(body)}.{name_of(body)}.json")
+                self.archive.add_json(where, f"a {kind.kind}", redacted(body))
+
+    def _events(self, core: CoreObjects) -> None:
+        from tidegate.incident.archive import MOST_BYTES_OF_ONE
+        from tidegate.incident.events import ABOUT_OURS, newest_events
+        from tidegate.kube.client import bounded_object
+
+        namespace = "" if self.options.all_namespaces else namespace_of_options(self.options)
+        where = namespace or "all namespaces"
+
+        def list_page(following: str) -> Mapping[str, Any]:
+            options: dict[str, Any] = {"field_selector": ABOUT_OURS, "limit": _PAGE, "following": following}
+            return bounded_object(f"list Events in {where}", core.list, "events", namespace, **options)
+
+        found = newest_events(list_page, where, MOST_BYTES_OF_ONE)
+        for of, events in found.kept.items():
+            told = {"items": events}
+            self.archive.add_json(("events", f"{of}.json"), f"Events about resources in {of}, newest first", told)
+        for unseen in found.unseen:
+            self._left_out(unseen.what, unseen.why)
 
     def _logs(self, core: CoreObjects) -> None:
         from tidegate.incident.redaction import text_redacted
-        from tidegate.kube.client import bounded_call, bounded_object
+        from tidegate.kube.client import bounded_object
 
         namespace = self.options.operator_namespace
         what, label = f"the operator's pods in {namespace}", "app.kubernetes.io/name=tidegate"
@@ -150,10 +175,25 @@ class _Collecting:
         for pod in (found or {"items": ()})["items"]:
             name = str(pod["metadata"]["name"])
             which = f"the log of pod {namespace}/{name}"
-            lines: dict[str, Any] = {"container": "operator", "tail_lines": _LOG_LINES, "limit_bytes": _LOG_BYTES}
-            log = self._asked(which, lambda w=which, n=name, o=lines: bounded_call(w, core.log, namespace, n, **o))  # type: ignore[misc]
+            log = self._asked(which, lambda n=name, w=which: self._newest_lines(core, namespace, n, w))  # type: ignore[misc]
             if log is not None:
                 self.archive.add(("operator", f"{name}.log"), which, text_redacted(log))
+
+    def _newest_lines(self, core: CoreObjects, namespace: str, pod: str, what: str) -> str:
+        """A kubelet answers with the first bytes of the last lines, so fewer lines are asked for until all fit. Raises
+        ``KubeFailure``."""
+        from tidegate.kube.client import bounded_call
+
+        lines = _LOG_LINES
+        while True:
+            options: dict[str, Any] = {"container": "operator", "tail_lines": lines, "limit_bytes": _LOG_BYTES}
+            log: str = bounded_call(what, core.log, namespace, pod, **options)
+            if len(log.encode()) < _LOG_BYTES or lines == 1:
+                break
+            lines //= 2
+        if lines < _LOG_LINES:
+            self._left_out(f"{what} before its last {lines} line(s)", f"it would be above {_LOG_BYTES} bytes")
+        return log
 
     def _group(self, group: str) -> None:
         from tidegate.cli.why import Look
@@ -193,8 +233,8 @@ class _Collecting:
         self.archive.left_out(Unseen(what, text_redacted(why)))
 
 
-def _is_ours(event: Mapping[str, Any]) -> bool:
-    return str((event.get("involvedObject") or {}).get("apiVersion", "")).startswith("tidegate.io/")
+def _made_at(body: Object) -> str:
+    return str(body["metadata"].get("creationTimestamp", ""))
 
 
 def _versions() -> dict[str, str]:

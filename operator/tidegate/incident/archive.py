@@ -7,6 +7,7 @@ import io
 import json
 import re
 import tarfile
+from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
 from typing import IO, Any, Final
@@ -39,6 +40,8 @@ class Archive:
         self._folder, self._at = folder, at
         self._files: list[dict[str, Any]] = []
         self._left_out: list[Unseen] = []
+        self._too_much: Counter[str] = Counter()
+        """By folder, how many files were left out because the archive is full."""
         self._bytes = 0
 
     def left_out(self, unseen: Unseen) -> None:
@@ -54,7 +57,7 @@ class Archive:
             self.left_out(Unseen(name, f"the last {len(raw) - MOST_BYTES_OF_ONE} bytes of it: it is too long"))
             raw = raw[:MOST_BYTES_OF_ONE]
         if len(self._files) >= MOST_FILES or self._bytes + len(raw) > MOST_BYTES:
-            self.left_out(Unseen(name, "the archive is full"))
+            self._too_much["/".join(map(safe_name, path[:-1]))] += 1
             return
         self._bytes += len(raw)
         self._files.append({"name": name, "about": about, "bytes": len(raw)})
@@ -62,6 +65,11 @@ class Archive:
 
     def close(self) -> Mapping[str, Any]:
         """The index, which is written last."""
+        if self._too_much:
+            folders = ", ".join(f"{number} in {folder or '.'}" for folder, number in self._too_much.items())
+            what = f"{self._too_much.total()} file(s): {folders}"
+            limits = f"{MOST_FILES} files, {MOST_BYTES // 1024 // 1024} MiB"
+            self.left_out(Unseen(what, f"the archive is full ({limits})"))
         index = {
             "kind": "SupportArchive",
             "version": VERSION,

@@ -31,12 +31,18 @@ class CoreObjects:
         namespace: str,
         *,
         label_selector: str = "",
+        field_selector: str = "",
         limit: int | None = None,
         following: str = "",
         _request_timeout: Any = None,
     ) -> Any:
         """One page. ``following``: what the page before said in ``metadata.continue``."""
-        options = {"labelSelector": label_selector, "limit": limit, "continue": following}
+        options = {
+            "labelSelector": label_selector,
+            "fieldSelector": field_selector,
+            "limit": limit,
+            "continue": following,
+        }
         query = {name: str(value) for name, value in options.items() if value}
         return self._requests.ask("GET", path_of(_API, plural, namespace), query=query, timeout=_request_timeout)
 
@@ -90,11 +96,16 @@ class CoreObjects:
         limit_bytes: int,
         _request_timeout: Any = None,
     ) -> str:
-        """The last lines of a container's log. What is no UTF-8 in it is replaced."""
+        """The last lines of a container's log, of which it is the first ``limit_bytes`` that are answered. What is no
+        UTF-8 in it is replaced."""
         query = {"container": container, "tailLines": str(tail_lines), "limitBytes": str(limit_bytes)}
         path = path_of(_API, "pods", namespace, pod, "log")
         said: bytes = self._requests.ask("GET", path, query=query, answer="bytes", timeout=_request_timeout)
         return said.decode(errors="replace")
+
+    def version(self, *, _request_timeout: Any = None) -> Any:
+        """The API server's, as ``gitVersion`` and others."""
+        return self._requests.ask("GET", "/version", timeout=_request_timeout)
 
     def kinds(self, *, _request_timeout: Any = None) -> Any:
         """An ``APIResourceList``: what kinds there are."""

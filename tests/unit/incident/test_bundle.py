@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kubernetes.client.exceptions import ApiException
 
 from support.fake_kube import FakeKube
 from tidegate.cli import bundling
 from tidegate.cli.main import main
 from tidegate.incident import archive as archive_module
+from tidegate.incident import events as events_module
 from tidegate.incident.archive import Archive, safe_name
 from tidegate.incident.redaction import redacted, text_redacted
 from tidegate.kube.api import NoCluster
@@ -24,29 +26,53 @@ from tidegate.kube.ports import BACKUPS, CONNECTIONS, PAUSES, RESETS, Kind, Kube
 
 AT = datetime(2026, 11, 27, 3, 12, tzinfo=UTC)
 PLANTED = "hunter2-Tr0ub4dor"
+OURS = "tidegate.io/v1alpha1"
 JAAS = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="{PLANTED}";'
 
 
+def event(name: str, namespace: str, minute: int = 0, message: str = "", version: str = OURS) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "namespace": namespace},
+        "involvedObject": {"apiVersion": version, "kind": "X", "name": "r"},
+        "message": message,
+        "lastTimestamp": f"2026-11-27T{minute // 60:02}:{minute % 60:02}:00Z",
+    }
+
+
 class Core:
-    """Events, pods and a log."""
+    """Events, pods and a log, as the API server tells of them."""
 
     log_text = f"INFO tidegate: serving\nWARNING sasl.jaas.config={JAAS}\nDEBUG password: {PLANTED}\n"
 
-    def list(self, plural: str, namespace: str, **_: Any) -> Any:
+    def __init__(self) -> None:
+        self.events = [
+            event("a", "shop", message=f"refused: https://me:{PLANTED}@storage/x"),
+            event("b", "shop", message="not ours", version="v1"),
+        ]
+        self.page_of = 100
+        self.fails_after: int | None = None
+        """Events, after which a token to go on is too old."""
+
+    def list(
+        self, plural: str, namespace: str, *, field_selector: str = "", following: str = "", **_: Any
+    ) -> dict[str, Any]:
         if plural == "pods":
             return {"items": [{"metadata": {"name": "tidegate-0", "namespace": namespace}}]}
-        about = {"apiVersion": "tidegate.io/v1alpha1", "kind": "OffsetReset", "name": "r"}
-        other = {"apiVersion": "v1", "kind": "Pod", "name": "payments-0"}
-        message = f"refused: https://me:{PLANTED}@storage/x"
-        return {
-            "items": [
-                {"metadata": {"name": "a"}, "involvedObject": about, "message": message},
-                {"metadata": {"name": "b"}, "involvedObject": other, "message": "not ours"},
-            ]
-        }
+        key, _, value = field_selector.partition("=")
+        asked = [e for e in self.events if not namespace or e["metadata"]["namespace"] == namespace]
+        asked = [e for e in asked if not value or e["involvedObject"][key.removeprefix("involvedObject.")] == value]
+        begin = int(following or 0)
+        if self.fails_after is not None and begin >= self.fails_after:
+            raise ApiException(status=410, reason="Gone")
+        end = begin + self.page_of
+        return {"items": asked[begin:end], "metadata": {"continue": str(end) if end < len(asked) else ""}}
 
-    def log(self, _namespace: str, _pod: str, **_: Any) -> str:
-        return self.log_text
+    def log(self, _namespace: str, _pod: str, *, tail_lines: int, limit_bytes: int, **_: Any) -> str:
+        lines = self.log_text.splitlines(keepends=True)[-tail_lines:]
+        return "".join(lines).encode()[:limit_bytes].decode(errors="replace")
+
+    def version(self, **_: Any) -> dict[str, Any]:
+        return {"major": "1", "minor": "34", "gitVersion": "v1.34.1"}
 
 
 class Forbidding(FakeKube):
@@ -59,10 +85,16 @@ class Forbidding(FakeKube):
 
 
 @pytest.fixture
-def kube(monkeypatch: pytest.MonkeyPatch) -> FakeKube:
+def core(monkeypatch: pytest.MonkeyPatch) -> Core:
+    made = Core()
+    monkeypatch.setattr(bundling._Collecting, "_core", lambda _self: made)
+    return made
+
+
+@pytest.fixture
+def kube(core: Core, monkeypatch: pytest.MonkeyPatch) -> FakeKube:
     made = Forbidding()
     monkeypatch.setattr(bundling, "kube_client", lambda *_, **__: made)
-    monkeypatch.setattr(bundling._Collecting, "_core", lambda _self: Core())
     return made
 
 
@@ -119,6 +151,7 @@ def test_what_was_read_is_there_and_no_credential_and_what_was_not_is_said(
     assert spec["authentication"]["type"] == "scram-sha-512"
     assert spec["properties"] == dict.fromkeys(["sasl.oauthbearer.config", "client.rack"], "(redacted)")
     assert "serving" in files["operator/tidegate-0.log"]
+    assert json.loads(files["versions.json"])["kubernetesServer"] == "v1.34.1"
     assert [each["metadata"]["name"] for each in json.loads(files["events/shop.json"])["items"]] == ["a"]
     index = json.loads(files["index.json"])
     assert {each["name"] for each in index["files"]} == files.keys() - {"index.json"}
@@ -159,6 +192,106 @@ def test_without_a_cluster_the_archive_says_so(monkeypatch: pytest.MonkeyPatch, 
 
     index = json.loads(read(tmp_path / "b.tar.gz")["index.json"])
     assert index["notIncluded"] == [{"what": "resources, Events and logs", "why": "no cluster is configured"}]
+
+
+def bundled(tmp_path: Path, *arguments: str) -> tuple[dict[str, str], dict[str, str]]:
+    """The files, and what was left out: why, by what."""
+    path = tmp_path / "b.tar.gz"
+    assert main(["bundle", "-o", str(path), *arguments]) == 0
+    files = read(path)
+    return files, {each["what"]: each["why"] for each in json.loads(files["index.json"])["notIncluded"]}
+
+
+def test_with_more_resources_than_it_holds_the_rest_is_there_and_that_is_said_once(
+    kube: FakeKube, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive_module, "MOST_FILES", 6)
+    for number in range(9):
+        kube.create(RESETS, "shop", f"r{number}", {"connectionRef": {"name": "prod"}}, f"2026-11-2{number}T11:00:00Z")
+    kube.create(PAUSES, "shop", "p", {"connectionRef": {"name": "prod"}, "group": "g"}, "2026-11-20T11:00:00Z")
+
+    files, missing = bundled(tmp_path, "-n", "shop")
+
+    assert sorted(files.keys() - {"index.json"}) == [
+        "events/shop.json",
+        "operator/tidegate-0.log",
+        "resources/consumergrouppauses/shop.p.json",
+        "resources/offsetresets/shop.r7.json",
+        "resources/offsetresets/shop.r8.json",
+        "versions.json",
+    ]
+    assert missing.keys() == {"offsetbackups", "7 file(s): 7 in resources/offsetresets"}
+    assert missing["7 file(s): 7 in resources/offsetresets"] == "the archive is full (6 files, 64 MiB)"
+
+
+def test_of_more_events_than_fit_the_newest_are_there_and_how_many_are_not_is_said(
+    kube: FakeKube, core: Core, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert kube
+    monkeypatch.setattr(events_module, "MOST_KEPT", 250)
+    core.events = [event(f"e{minute * 7 % 300}", "shop", minute * 7 % 300) for minute in range(300)]
+    core.events += [event(f"pod{number}", "shop", version="v1") for number in range(900)]
+
+    files, missing = bundled(tmp_path, "-n", "shop")
+
+    names = [each["metadata"]["name"] for each in json.loads(files["events/shop.json"])["items"]]
+    assert names == [f"e{minute}" for minute in range(299, 49, -1)]
+    assert missing["50 older Events in shop"] == "the newest 250 are included"
+
+
+def test_events_of_a_namespace_are_readable_whatever_their_size(
+    kube: FakeKube, core: Core, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert kube
+    monkeypatch.setattr(archive_module, "MOST_BYTES_OF_ONE", 20_000)
+    core.events = [event(f"e{minute}", "shop", minute, "x" * 1000) for minute in range(40)]
+
+    files, missing = bundled(tmp_path, "-n", "shop")
+
+    items = json.loads(files["events/shop.json"])["items"]
+    assert [each["metadata"]["name"] for each in items[:2]] == ["e39", "e38"]
+    assert 10 <= len(items) < 20
+    assert f"{40 - len(items)} older Events in shop" in missing
+
+
+def test_events_that_cannot_be_listed_to_their_end_are_there_as_far_as_they_were_read(
+    kube: FakeKube, core: Core, tmp_path: Path
+) -> None:
+    assert kube
+    core.events = [event(f"e{minute}", f"team-{minute % 2}", minute) for minute in range(300)]
+    core.fails_after = 200
+
+    files, missing = bundled(tmp_path, "-A")
+
+    read_of = [json.loads(files[f"events/team-{number}.json"])["items"] for number in range(2)]
+    assert [len(each) for each in read_of] == [100, 100]
+    assert "410" in missing["Events in all namespaces after 200"]
+
+
+def test_more_events_than_are_read_are_said(
+    kube: FakeKube, core: Core, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert kube
+    monkeypatch.setattr(events_module, "MOST_READ", 200)
+    core.events = [event(f"e{minute}", "shop", minute) for minute in range(300)]
+
+    files, missing = bundled(tmp_path, "-n", "shop")
+
+    assert len(json.loads(files["events/shop.json"])["items"]) == 200
+    assert missing["Events in shop after 200, in no order of time"] == "there are too many"
+
+
+def test_of_a_long_log_the_newest_lines_are_there(kube: FakeKube, core: Core, tmp_path: Path) -> None:
+    assert kube
+    core.log_text = "".join(f"line {number} {'x' * 1000}\n" for number in range(6000))
+
+    files, missing = bundled(tmp_path, "-n", "shop")
+
+    lines = files["operator/tidegate-0.log"].splitlines()
+    assert lines[-1].startswith("line 5999 ")
+    assert 500 <= len(lines) < 1100
+    [what] = [what for what in missing if "log" in what]
+    assert what == f"the log of pod tidegate-system/tidegate-0 before its last {len(lines)} line(s)"
 
 
 def test_groups_need_brokers(capsys: pytest.CaptureFixture[str]) -> None:
@@ -205,8 +338,8 @@ def test_what_is_too_large_is_cut_and_what_is_too_much_left_out(monkeypatch: pyt
 
     assert files["b/logs/0"] == "0123456789"
     assert [each["name"] for each in index["files"]] == ["logs/0", "logs/1"]
-    assert [each["what"] for each in index["notIncluded"]] == ["logs/0", "logs/2", "logs/3"]
-    assert index["notIncluded"][1]["why"] == "the archive is full"
+    assert [each["what"] for each in index["notIncluded"]] == ["logs/0", "2 file(s): 2 in logs"]
+    assert index["notIncluded"][1]["why"] == "the archive is full (3 files, 0 MiB)"
 
 
 # --- redaction --------------------------------------------------------------------------------------------------------
