@@ -39,14 +39,21 @@ def offer(words: Sequence[str]) -> Offer:
     # bash takes ``--output=json`` for three words.
     *before, typed = [word for word in words if word != "="] or [""]
     command = _command_of(before)
+    further = _next_words(before)
     if command is None:
-        first = {c.words[0]: c.about for c in reversed((_GROUPS, *COMMANDS))}
-        first |= {"--help": "", "--version": ""}
-        return _starting(typed, sorted(first.items())) if not before else Offer(())
-    parser, rest = command.parser(), before[len(command.words) :]
-    at = len(before)
-    further = [(c.words[at], c.about) for c in COMMANDS if len(c.words) > at and c.words[:at] == tuple(before)]
-    return _of_command(parser, rest, typed, further)
+        return _starting(typed, [*further, *([] if before else [("--help", ""), ("--version", "")])])
+    return _of_command(command.parser(), before[len(command.words) :], typed, further)
+
+
+def _next_words(before: Sequence[str]) -> list[tuple[str, str]]:
+    """Of commands that begin with ``before``. A word that several have is described by the command that ends with it,
+    if there is one."""
+    at, found = len(before), dict[str, str]()
+    for command in (_GROUPS, *COMMANDS):
+        if len(command.words) > at and command.words[:at] == tuple(before):
+            ends = len(command.words) == at + 1
+            found[command.words[at]] = command.about if ends else found.get(command.words[at], "")
+    return sorted(found.items())
 
 
 def _command_of(before: Sequence[str]) -> Command | None:
@@ -163,10 +170,14 @@ _tidegate() {
     if (( ${#candidates} )); then
         _describe tidegate candidates
     elif (( directive == 0 )); then
+        compset -P '--*='
         _files
     fi
 }
 compdef _tidegate tidegate
+if [[ $funcstack[1] == _tidegate ]]; then
+    _tidegate
+fi
 """
 
 _FISH: Final = r"""function __tidegate_complete
@@ -174,7 +185,10 @@ _FISH: Final = r"""function __tidegate_complete
     set -l current (commandline -ct)
     set -l lines (tidegate __complete $words[2..-1] "$current" 2>/dev/null)
     if test (count $lines) -eq 1; and test $lines[1] = ":0"
-        __fish_complete_path "$current"
+        set -l prefix (string match -r -- '^--[^=]+=' "$current")
+        for path in (__fish_complete_path (string replace -r -- '^--[^=]+=' '' "$current"))
+            echo -- "$prefix$path"
+        end
     else
         string match -v -r '^:\d+$' -- $lines
     end
