@@ -119,20 +119,23 @@ def test_nothing_begins_through_a_frozen_connection_until_it_is_thawed(
 def test_all_connections_of_a_namespace_are_frozen_and_thawed(
     shared: Resources, kafka: KafkaCluster, unique: Unique, shell: Shell
 ) -> None:
+    """One of them was created frozen, and has no audit topic before that ends."""
     of, other = ("-n", shared.namespace), unique("other")
-    shared.connection(other, kafka.bootstrap)
+    audit = {"topic": unique("audit")}
+    shared.connection(other, kafka.bootstrap, audit=audit, freeze={"reason": "INC-1", "by": "bob"})
+    until(lambda: reason(shared, "kafkaconnections", other, "AuditTopic") == "Frozen", "no audit topic is created")
     try:
-        shell("freeze", other, "--reason", "INC-1", *of)
         frozen = shell("freeze", "--all", "--reason", "INC-4711", *of)
     finally:
         thawed = shell("thaw", "--all", *of)
+    until(lambda: reason(shared, "kafkaconnections", other, "AuditTopic") == "Usable", "it is created")
 
     for name in ("kafka", other):
         assert f"kafkaconnection.tidegate.io/{name} frozen" in frozen
         assert f"kafkaconnection.tidegate.io/{name} thawed" in thawed
-    assert f"KafkaConnection {other}: it is frozen already, by " in frozen
+    assert f"KafkaConnection {other}: it is frozen already, by bob: INC-1" in frozen
     assert "KafkaConnection kafka: Frozen: frozen by " in frozen
-    assert f"KafkaConnection {other}: it was frozen by " in thawed
+    assert f"KafkaConnection {other}: it was frozen, by bob: INC-1" in thawed
     shared.delete_connection(other)
 
 

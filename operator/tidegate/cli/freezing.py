@@ -101,12 +101,12 @@ class _Way:
         freeze = (body.get("spec") or {}).get("freeze")
         if self.command == "thaw":
             return "" if freeze is not None else "it is not frozen"
-        return f"it is frozen already, {_who(freeze)}. tidegate thaw ends that" if freeze is not None else ""
+        return f"it is frozen already{_by(freeze)}. tidegate thaw ends that" if freeze is not None else ""
 
 
-def _who(freeze: Mapping[str, Any]) -> str:
-    by, reason = (str(freeze.get(name, "nobody says")) for name in ("by", "reason"))
-    return f"by {by}: {reason}"
+def _by(freeze: Mapping[str, Any]) -> str:
+    by = f", by {freeze['by']}" if freeze.get("by") else ""
+    return f"{by}: {freeze.get('reason', '')}"
 
 
 def _changed(options: argparse.Namespace, screen: Screen, way: _Way) -> int:
@@ -146,7 +146,7 @@ def _all_of(kube: KubeClient, options: argparse.Namespace, timeout_s: float, way
             if way.command == "thaw":
                 continue
         elif way.command == "thaw":
-            screen.note(f"{_labelled(body)}: it was frozen {visible(_who(body['spec']['freeze']))}")
+            screen.note(f"{_labelled(body)}: it was frozen{visible(_by(body['spec']['freeze']))}")
         try:
             asked.append(body if why_not else _set(kube, body, wish))
         except (CommandFailed, KubeFailure) as failure:

@@ -12,6 +12,7 @@ from tidegate.connection.control_topics import NOT_AUTHORIZED, REFUSED, USABLE, 
 from tidegate.connection.live import Live
 from tidegate.control.topics import TopicsChecked
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused
+from tidegate.resources.conditions import FROZEN
 from tidegate.threads import in_thread
 
 _AGAIN_S: Final = 300.0
@@ -68,8 +69,10 @@ def _check(live: Live, topic: AuditTopic) -> TopicsChecked:
     except NotAuthorized as failure:
         return TopicsChecked(False, NOT_AUTHORIZED, f"{failure}; {without}")
     except Refused as failure:
-        later = "; it is created once the connection is no longer frozen" if live.frozen else ""
-        return TopicsChecked(False, REFUSED, f"{failure}{later}; {without}")
+        if live.frozen:
+            later = "it is created once the connection is no longer frozen"
+            return TopicsChecked(False, FROZEN, f"{failure}; {later}; {without}")
+        return TopicsChecked(False, REFUSED, f"{failure}; {without}")
     if found:
         return TopicsChecked(False, WRONG_SETTINGS, f"changes are recorded, but {'; '.join(found)}")
     return TopicsChecked(True, USABLE, f"changes of offsets are recorded in topic {topic.name}")

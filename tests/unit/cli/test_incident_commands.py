@@ -400,7 +400,7 @@ def test_all_of_a_namespace_are_frozen_and_thawed_by_one_command(
 
     assert main(["thaw", "--all", "-n", "ns", "--no-wait"]) == 0
     told = capsys.readouterr()
-    assert "KafkaConnection cold: it was frozen by alice@example.com: INC-1" in told.err
+    assert "KafkaConnection cold: it was frozen, by alice@example.com: INC-1" in told.err
     assert len(told.out.splitlines()) == 2
     assert [b["spec"].get("freeze") for b in asked.list(CONNECTIONS)] == [None, None]
     assert main(["thaw", "--all", "-n", "ns", "--no-wait"]) == 0

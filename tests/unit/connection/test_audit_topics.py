@@ -115,7 +115,7 @@ def test_through_a_frozen_connection_none_is_made_and_one_that_is_there_is_check
     said = told(world)
     assert not world.kafka.audit.topics
     assert said is not None
-    assert said[:2] == ("False", "RefusedByKafka")
+    assert said[:2] == ("False", "Frozen")
     assert "it is created once the connection is no longer frozen" in said[2]
 
     ask()
