@@ -108,8 +108,9 @@ class Look:
         from tidegate.incident.seen import Seen
 
         unseen: list[Unseen] = []
-        # Before anything is asked: what is wrong in a file is told at once.
-        given = self._given()
+        # Before anything is asked: what is wrong in a file is told at once. Without one, what reads it is imported
+        # while Kubernetes answers.
+        given = self._given() if self.options.command_config is not None else None
         kube = self._kube(unseen)
         connection, group = self._connection(), self.options.group
         # At once: each may have to wait for what does not answer.
@@ -177,7 +178,9 @@ class Look:
             self.screen.note(f"Ignored in --command-config: {', '.join(config.ignored)}")
         return config.connection
 
-    def _config(self, given: Connection, spec: KafkaConnectionSpec | None, unseen: list[Unseen]) -> Connection | None:
+    def _config(
+        self, given: Connection | None, spec: KafkaConnectionSpec | None, unseen: list[Unseen]
+    ) -> Connection | None:
         """How to reach Kafka. A KafkaConnection's credentials are nothing that a person needs to be able to read."""
         from tidegate.incident.seen import Unseen
 
@@ -192,6 +195,7 @@ class Look:
                 return None
             servers = spec.bootstrap_servers
 
+        given = given or self._given()
         topic = self.options.control_topic or (spec.control_topic.name if spec is not None else None)
         acks = self.options.ack_topic or (spec.control_topic.ack_topic if spec is not None else None)
         properties = {_SOCKET_TIMEOUT: _PATIENCE_MS, **given.properties}
