@@ -176,6 +176,8 @@ class Look:
         config = read_command_config(self.options.command_config, servers, secrets)
         if config.ignored:
             self.screen.note(f"Ignored in --command-config: {', '.join(config.ignored)}")
+        if self.options.command_config is not None and self.options.bootstrap_server is not None:
+            _try(config.connection)
         return config.connection
 
     def _config(
@@ -220,3 +222,14 @@ class Look:
 
     def _where(self) -> str:
         return "all namespaces" if self.options.all_namespaces else f"namespace {namespace_of_options(self.options)}"
+
+
+def _try(connection: Connection) -> None:
+    """Raises ``UsageError`` for settings that a client library refuses, before a client is needed."""
+    from tidegate.kafka_client.client import try_settings
+    from tidegate.kafka_client.settings import BadConnection
+
+    try:
+        try_settings(connection)
+    except BadConnection as error:
+        raise UsageError(str(error)) from error

@@ -72,7 +72,7 @@ class KafkaClient:
 
         Raises ``BadConnection`` for settings that either client library refuses.
         """
-        _try_settings(connection)
+        try_settings(connection)
         self._connection = connection
         self._wire = Wire(connection)
         self._joiner = Wire(connection)
@@ -326,8 +326,11 @@ def _nothing() -> None:
     """It was told before."""
 
 
-def _try_settings(connection: Connection) -> None:
-    """Both client libraries are given the connection's properties; what they refuse is told before the first use."""
+def try_settings(connection: Connection) -> None:
+    """Both client libraries are given the connection's properties; what they refuse is told before the first use.
+
+    Raises ``BadConnection``.
+    """
     try:
         # It does not wait for a broker, and is gone again at once.
         Producer(librdkafka_config(connection), logger=silent_logger())

@@ -392,6 +392,9 @@ def test_a_bad_command_config_is_told_before_anything_is_asked(
         assert main(["why", "g", *more, "--command-config", str(config)]) == 1
         assert f"--command-config {config}: " in capsys.readouterr().err
 
+    config.write_text("request.timeout.ms=soon\n")
+    assert main(["why", "g", "--bootstrap-server", "127.0.0.1:1", "--command-config", str(config)]) == 1
+    assert "settings are refused: Invalid value for configuration property" in capsys.readouterr().err
     assert asked == []
     config.write_text("security.protocol=SSL\n")
     for more in ([], ["-c", "prod"]):
