@@ -6,15 +6,17 @@ import random
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from property.test_mirror import ANYTHING
 from support.mirror.simulated_target import SimulatedTarget
 from support.mirror.simulation import Faults, World, Writer
 from support.mirror.source_log import SourceLog
-from tidegate.mirror.fencing import Fenced, fence
-from tidegate.mirror.model import ClaimProducerId, Interrupted
+from tidegate.mirror import transitions
+from tidegate.mirror.batches import Stamp
+from tidegate.mirror.fencing import LAST_EPOCH, Fenced, fence
+from tidegate.mirror.model import ClaimProducerId, Interrupted, Position
 from tidegate.mirror.states import Stopped
 from tidegate.mirror.transitions import after
 
@@ -86,6 +88,18 @@ def assert_fenced(seed: int) -> None:
 @settings(max_examples=60)
 def test_nothing_is_appended_behind_the_fence(seed: int) -> None:
     assert_fenced(seed)
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+@example(seed=50)
+@settings(max_examples=60)
+def test_a_writer_that_has_used_up_its_epochs_is_fenced_as_well(seed: int) -> None:
+    def almost_used_up(offset: int, producer_id: int) -> Position:
+        return Position(offset, Stamp(producer_id, LAST_EPOCH - 2, 0), fresh=True)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transitions, "first_position", almost_used_up)
+        assert_fenced(seed)
 
 
 @pytest.mark.nightly

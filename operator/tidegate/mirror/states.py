@@ -34,8 +34,9 @@ MARKERS: Final = 1000
 """Markers in one request."""
 WINDOW: Final = 2 * MARKERS
 """Offsets before the target's end that are compared with the source by a writer that begins."""
-LAST_MARKER_EPOCH: Final = 32_766
-"""Data that follows bears the next one, which is the largest."""
+LAST_MARKER_EPOCH: Final = 32_765
+"""Data that follows bears the next one. The largest of all, 32,767, is left to the fence that ends a copy: brokers
+refuse an epoch that is smaller than the last one they know, and not one that is the same (``ProducerAppendInfo``)."""
 ROLL_EPOCH: Final = 16_000
 """From it on a gap begins with another producer id, so that a long one does not use up its epochs midway."""
 
