@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 from pydantic import Field, StrictBool, StrictInt
 
@@ -22,7 +22,7 @@ from tidegate.resources.fields import (
     duration_must,
 )
 from tidegate.resources.mirror_failover import MOST_TOPICS, FailoverSpec, MirrorFailover, MirrorRef
-from tidegate.resources.rules import described, immutable, list_map, rule, unique
+from tidegate.resources.rules import Transition, described, immutable, list_map, rule, unique
 
 
 class MirrorEngine(StrEnum):
@@ -98,6 +98,8 @@ class RateLimit(ResourceModel):
 
 _ELSEWHERE: Final = immutable("the target's log belongs to this pair of clusters; create another OffsetMirror")
 
+_ONE_ORIGIN: Final = "what was taken over, and which groups are used, was noted for it; create another OffsetMirror"
+
 
 class OffsetMirrorSpec(SpecModel):
     """Which topics are copied where, and whose offsets are carried over."""
@@ -134,9 +136,9 @@ class OffsetMirrorSpec(SpecModel):
     """That copying has to end for good, and the copies may be written by others afterwards. Until status.failover.phase
     is Fencing, the field can be removed again; afterwards the mirror never copies again. It goes before suspend."""
 
-    failback_from: MirrorRef | None = None
+    failback_from: Annotated[MirrorRef | None, immutable(_ONE_ORIGIN)] = None
     """An OffsetMirror in the other direction that has failed over. What its source has, and was copied, is taken as
-    the beginning of the copy: only what was written since is copied."""
+    the beginning of the copy: only what was written since is copied. It cannot be changed, added or removed."""
 
     former_producer_ids: (
         Annotated[
@@ -148,6 +150,14 @@ class OffsetMirrorSpec(SpecModel):
     ) = None
     """Producer ids that an OffsetMirror of the same copies had which was deleted, or whose status was lost: what they
     wrote at the target is the copy, as far as it agrees with the source."""
+
+    transitions: ClassVar[tuple[Transition, ...]] = (
+        Transition(
+            "has(self.failbackFrom) == has(oldSelf.failbackFrom)",
+            f"failbackFrom can't be added or removed: {_ONE_ORIGIN}",
+            lambda old, new: ("failbackFrom" in old) == ("failbackFrom" in new),
+        ),
+    )
 
     @rule(
         "self.source.name != self.target.name",
