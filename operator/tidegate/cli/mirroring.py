@@ -101,7 +101,8 @@ def failover_step(body: Object) -> Step:
     if status.observed_generation != body["metadata"].get("generation"):
         return Step("not begun")
     if is_true(status.conditions, STALLED):
-        return Step(line, refused="correct that, or fail over with --accept-loss")
+        accepts_loss = (body["spec"].get("failover") or {}).get("acceptLoss") is True
+        return Step(line, refused="correct that" + ("" if accepts_loss else ", or fail over with --accept-loss"))
     return Step(line)
 
 
@@ -111,13 +112,15 @@ def failover_table(failover: MirrorFailover) -> str:
     rows = [header]
     for topic in failover.topics:
         for number, end in enumerate(topic.ends):
-            lacks = "unknown" if topic.lacks is None else str(topic.lacks[number])
+            lacks = str(topic.lacks[number]) if topic.lacks is not None and number < len(topic.lacks) else "unknown"
             rows.append((visible(topic.name), str(number), str(end), lacks))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = ["  ".join([*(c.ljust(w) for c, w in zip(row, widths, strict=False)), row[-1]]).rstrip() for row in rows]
     lines += [f"{topic.name}: {topic.message}" for topic in failover.topics if topic.message]
     if not failover.source_answered:
         lines.append("The source did not answer: what it has beyond these offsets is not known.")
+    elif failover.not_copied is None:
+        lines.append("What was not copied is not known of every topic: compare both clusters.")
     return "".join(f"{visible(line)}\n" for line in lines)
 
 

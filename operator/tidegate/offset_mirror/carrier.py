@@ -52,9 +52,14 @@ class Carrier:
         self._now = now
         self._renewed_s: dict[str, float] = {}
 
-    def carry(self, ends: Mapping[TopicPartition, int], source_ids: Mapping[str, str]) -> CarriedGroups:
-        """``ends``: of the copies; ``source_ids``: by topic, the id of what was copied. Raises ``KafkaFailure`` where
-        nothing could be read."""
+    def carry(
+        self,
+        ends: Mapping[TopicPartition, int],
+        source_ids: Mapping[str, str],
+        adopts: frozenset[str] = frozenset(),
+    ) -> CarriedGroups:
+        """``ends``: of the copies; ``source_ids``: by topic, the id of what was copied; ``adopts``: topics that were
+        taken over from a failover. Raises ``KafkaFailure`` where nothing could be read."""
         wanted = [group_id for group_id in self._source.group_ids() if self._selects(group_id)]
         source: dict[str, GroupOffsets] = {}
         of_source = self._source.committed(wanted)
@@ -70,7 +75,7 @@ class Carrier:
         target, tally = self._target.committed(ids), _Tally()
         for group_id, offsets in sorted(source.items()):
             there, carrying, carried = (target.get(each, {}) for each in self._beside(group_id))
-            standing = Standing(offsets, there, carrying, carried, adopts=bool(self._notes.mark))
+            standing = Standing(offsets, there, carrying, carried, adopts)
             self._carry(group_id, decide(standing, ends), tally)
         self._renewed_s = {g: at for g, at in self._renewed_s.items() if g in source}
         return CarriedGroups(

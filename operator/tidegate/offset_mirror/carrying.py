@@ -26,10 +26,7 @@ _LONGEST_ID: Final = 32_767
 @dataclass(frozen=True, slots=True)
 class Notes:
     """What the mirror's two groups beside each are called. ``mark``: of a failback, so that it does not go by what was
-    noted in that cluster before; empty: none.
-
-    With a mark offsets of a group of which nothing is noted are ours as well: the group had them before the failover.
-    """
+    noted in that cluster before; empty: none."""
 
     mark: str = ""
 
@@ -53,8 +50,15 @@ class Standing:
     target: GroupOffsets
     carrying: GroupOffsets
     carried: GroupOffsets
-    adopts: bool = False
-    """Whether an offset of which nothing is noted is ours."""
+    adopts: frozenset[str] = frozenset()
+    """Topics that were taken over from a failover: what the group has committed for them is from before it, and ours,
+    as long as nothing was noted of the group. Later offsets of which nothing is noted are somebody else's."""
+
+    @property
+    def adopted(self) -> GroupOffsets:
+        if self.carrying or self.carried:
+            return {}
+        return {p: there for p, there in self.target.items() if p.topic in self.adopts}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +91,7 @@ def decide(standing: Standing, ends: Mapping[TopicPartition, int]) -> Carry:
 
     Backwards only where the source went back: a target's offset that is ours was no further than the source's then.
     """
-    unnoted: dict[TopicPartition, GroupOffset] = {}
+    unnoted: dict[TopicPartition, GroupOffset] = dict(standing.adopted)
     offsets: dict[TopicPartition, GroupOffset] = {}
     settled: dict[TopicPartition, GroupOffset] = {}
     in_use = frozenset(
@@ -114,8 +118,5 @@ def decide(standing: Standing, ends: Mapping[TopicPartition, int]) -> Carry:
 
 
 def _ours(standing: Standing, partition: TopicPartition) -> set[int]:
-    both = (standing.carrying.get(partition), standing.carried.get(partition))
-    noted = {one.offset for one in both if one is not None}
-    if standing.adopts and not noted and partition in standing.target:
-        return {standing.target[partition].offset}
-    return noted
+    known = (standing.carrying.get(partition), standing.carried.get(partition), standing.adopted.get(partition))
+    return {one.offset for one in known if one is not None}

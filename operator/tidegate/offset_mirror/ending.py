@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final, assert_never
 
-from tidegate.kafka.errors import KafkaFailure, Unavailable
-from tidegate.kafka.model import TopicPartition
+from tidegate.kafka.errors import KafkaFailure, NotAuthenticated, Unavailable, UnknownPartitions
+from tidegate.kafka.model import LogBounds, Topic, TopicPartition
 from tidegate.mirror.batches import Unreadable
 from tidegate.mirror.fencing import Fenced, fence
-from tidegate.mirror.ports import MirrorCluster
+from tidegate.mirror.model import Interrupted, Refusal
+from tidegate.mirror.ports import MirrorCluster, Target
 from tidegate.offset_mirror.carrier import Carrier
 from tidegate.offset_mirror.course import Course
-from tidegate.printable import visible
-from tidegate.resources.mirror_failover import FailedOverTopic, FailoverPhase, MirrorFailover
-from tidegate.resources.offset_mirror import CarriedGroups, MirroredTopicStatus, OffsetMirrorStatus
+from tidegate.resources.mirror_failover import MOST_TOPICS, FailedOverTopic, FailoverPhase, MirrorFailover
+from tidegate.resources.offset_mirror import CarriedGroups, CopyState, MirroredTopicStatus, OffsetMirrorStatus
 
 _log = logging.getLogger(__name__)
 
@@ -43,97 +44,192 @@ def settle(
     source: MirrorCluster,
     courses: Collection[Course],
     source_ids: Mapping[str, str],
+    adopts: frozenset[str],
     carrier: Carrier | None,
 ) -> Settled:
     """Once nothing is copied any more: carry the groups over once more, and look at what is lacking. Raises
     ``KafkaFailure``."""
     ends = {course.partition: course.offset for course in courses if course.offset is not None and not course.drifted}
-    groups = carrier.carry(ends, source_ids) if carrier is not None and ends else None
+    groups = carrier.carry(ends, source_ids, adopts) if carrier is not None and ends else None
     return Settled(lacking(source, courses), groups)
 
 
-def fence_all(
-    source: MirrorCluster | None,
-    target: MirrorCluster,
-    status: OffsetMirrorStatus,
-    now: Callable[[], datetime],
-    may_write: Callable[[], bool],
-) -> MirrorFailover:
-    """Fence each copy, and say what the source had beyond it. ``source``: absent where it is not reachable;
-    ``status``: of a mirror that is being fenced. Raises ``KafkaFailure``; it can be done again."""
+# --- the fence --------------------------------------------------------------------------------------------------------
+
+_AT_ONCE: Final = 20
+"""Topics that are fenced before the status says where they end, so that nobody has to find that again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fencing:
+    """``failover``: with the ends that are known by now; ``left``: whether some are not; ``message``: what keeps it."""
+
+    failover: MirrorFailover
+    left: bool
+    message: str = ""
+
+
+def fence_some(target: MirrorCluster, status: OffsetMirrorStatus, may_write: Callable[[], bool]) -> Fencing:
+    """Fence copies of which ``status``, of a mirror that is being fenced, does not say the end yet. A partition that
+    can't be fenced keeps no other one. Raises ``KafkaFailure``; it can be done again."""
     failover = status.failover
     if failover is None:
         raise TypeError("a mirror that is not being failed over")
-    there, topics = target.topics(), list[FailedOverTopic]()
-    for row in status.topics:
-        copy = there.get(row.name)
-        if not row.target_id:
-            continue  # it was never copied
-        if copy is None or copy.topic_id != row.target_id:
-            topics.append(FailedOverTopic(name=row.name, ends=(), message="the copy was deleted at the target"))
+    topics, stuck = {topic.name: topic for topic in failover.topics}, dict[TopicPartition, str]()
+    there, known = target.topics(), len(topics)
+    begun = [row for row in status.topics if row.target_id]  # others were never copied
+    for row in begun:
+        if row.name in topics or len(topics) - known == _AT_ONCE:
             continue
-        ends, message = _fenced(target, row, status.producer_ids, failover.fence_id, may_write)
-        topics.append(FailedOverTopic(name=row.name, ends=ends, message=message))
-    beyond = _beyond(source, status.topics, topics)
-    told = topics if beyond is None else [_with_beyond(topic, beyond) for topic in topics]
-    return MirrorFailover(
-        phase=FailoverPhase.DONE,
-        fence_id=failover.fence_id,
-        at=now().replace(microsecond=0),
-        source_answered=beyond is not None,
-        not_copied=None if beyond is None else sum(beyond.values()),
-        topics=tuple(told),
+        copy = there.get(row.name)
+        if copy is None or copy.topic_id != row.target_id:
+            topics[row.name] = FailedOverTopic(name=row.name, ends=(), message="the copy was deleted at the target")
+            continue
+        found = _fenced(target, copy, status.producer_ids, failover.fence_id, may_write)
+        if isinstance(found, FailedOverTopic):
+            topics[row.name] = found
+        else:
+            stuck |= found
+    message = _keeps(stuck) if stuck else f"{len(topics)} of {len(begun)} topics are done"
+    left = any(row.name not in topics for row in begun)
+    return Fencing(failover.model_copy(update={"topics": tuple(topics.values())}), left, message if left else "")
+
+
+def _keeps(stuck: Mapping[TopicPartition, str]) -> str:
+    partition = min(stuck)
+    return (
+        f"{len(stuck)} partition(s) of the target can't be fenced, such as {partition}: {stuck[partition]}. It is "
+        f"tried again. See to that, or delete topic {partition.topic} at the target, with all that it has: the "
+        "failover ends without it"
     )
 
 
 def _fenced(
-    target: MirrorCluster,
-    row: MirroredTopicStatus,
-    ids: Sequence[int],
-    fence_id: int,
-    may_write: Callable[[], bool],
-) -> tuple[tuple[int, ...], str]:
-    """The ends of a topic's copies, and what is wrong with one of them."""
-    ends, message = list[int](), ""
-    for number in range(row.partitions):
-        partition = TopicPartition(row.name, number)
+    target: MirrorCluster, copy: Topic, ids: Sequence[int], fence_id: int, may_write: Callable[[], bool]
+) -> FailedOverTopic | Mapping[TopicPartition, str]:
+    """Where the copies of a topic end; or why some of them can't be fenced. All partitions that the target has: one may
+    have been added and begun since the status was written."""
+    ends, message, stuck = list[int](), "", dict[TopicPartition, str]()
+    for partition in copy.all_partitions():
         if not may_write():
             raise Unavailable("nothing may be written now")
-        try:
-            found = fence(target.target(partition), ids, fence_id)
-        except Unreadable as error:
-            raise Unavailable(f"fence {partition}: {error}") from error
-        if not isinstance(found, Fenced):
-            raise Unavailable(f"fence {partition}: {visible(str(found))}")
+        found = _fence(target.target(partition), ids, fence_id)
+        if isinstance(found, str):
+            stuck[partition] = found
+            continue
         ends.append(found.end)
         if found.displaced is not None:
             message = (
-                f"a batch of partition {number} was on its way while the copying ended, and has come to lie at offset "
-                f"{found.displaced} instead of {found.end}"
+                f"a batch of partition {partition.partition} was on its way while the copying ended, and has come to "
+                f"lie at offset {found.displaced} instead of {found.end}"
             )
         _log.info("the copy of %s ends at offset %d", partition, found.end)
-    return tuple(ends), message
+    return stuck or FailedOverTopic(name=copy.name, ends=tuple(ends), message=message)
 
 
-def _beyond(
-    source: MirrorCluster | None, rows: Collection[MirroredTopicStatus], topics: Collection[FailedOverTopic]
-) -> Mapping[TopicPartition, int] | None:
-    """How many offsets the source has beyond the ends of the copies; ``None``: it does not answer."""
-    if source is None:
-        return None
-    ids = {row.name: row.source_id for row in rows}
+def _fence(target: Target, ids: Sequence[int], fence_id: int) -> Fenced | str:
     try:
-        known = source.topics()
-        same = [t for t in topics if t.name in known and known[t.name].topic_id == ids[t.name]]
-        ends = {TopicPartition(t.name, n): end for t in same for n, end in enumerate(t.ends)}
-        bounds = source.bounds(tuple(ends), stable=False) if ends else {}
-    except KafkaFailure as failure:
-        _log.warning("what the source has beyond the copies is not known: %s", failure)
-        return None
-    return {p: max(0, bounds[p].latest - end) for p, end in ends.items()}
+        found = fence(target, ids, fence_id)
+    except NotAuthenticated:
+        raise
+    except (KafkaFailure, Unreadable) as error:
+        return str(error)
+    match found:
+        case Fenced():
+            return found
+        case Refusal(code, name):
+            return f"the target refuses: {name} ({code})"
+        case Interrupted(reason):
+            return reason
+        case _ as never:
+            assert_never(never)
 
 
-def _with_beyond(topic: FailedOverTopic, beyond: Mapping[TopicPartition, int]) -> FailedOverTopic:
-    counts = [beyond.get(TopicPartition(topic.name, number)) for number in range(len(topic.ends))]
-    known = tuple(count for count in counts if count is not None)
-    return topic.model_copy(update={"lacks": known if len(known) == len(counts) else None})
+# --- what was not copied ----------------------------------------------------------------------------------------------
+
+
+def ended(
+    source: MirrorCluster | None,
+    status: OffsetMirrorStatus,
+    fenced: MirrorFailover,
+    wants: Callable[[Iterable[str]], Collection[str]],
+    now: Callable[[], datetime],
+) -> MirrorFailover:
+    """The failover once all copies are fenced, with what the source had beyond them. ``source``: absent where it is not
+    reachable; ``wants``: which of the source's topics were to be copied."""
+    topics: Collection[FailedOverTopic] | None = None
+    if source is not None:
+        try:
+            topics = _counted(source, {row.name: row for row in status.topics}, fenced.topics, wants)
+        except KafkaFailure as failure:
+            _log.warning("what the source has beyond the copies is not known: %s", failure)
+    lacks = None if topics is None else [sum(t.lacks) if t.lacks is not None else None for t in topics]
+    known = [each for each in lacks or () if each is not None]
+    return MirrorFailover(
+        phase=FailoverPhase.DONE,
+        fence_id=fenced.fence_id,
+        at=now().replace(microsecond=0),
+        source_answered=topics is not None,
+        not_copied=sum(known) if lacks is not None and len(known) == len(lacks) else None,
+        topics=tuple(fenced.topics if topics is None else topics)[:MOST_TOPICS],
+    )
+
+
+def _counted(
+    source: MirrorCluster,
+    rows: Mapping[str, MirroredTopicStatus],
+    fenced: Collection[FailedOverTopic],
+    wants: Callable[[Iterable[str]], Collection[str]],
+) -> list[FailedOverTopic]:
+    """Also the topics that were to be copied and never were. Raises ``KafkaFailure``."""
+    there = source.topics()
+    begun = {topic.name for topic in fenced}
+    never = [FailedOverTopic(name=n, ends=(), message="it was never copied") for n in wants(there) if n not in begun]
+    asked = [p for topic in (*fenced, *never) if topic.name in there for p in there[topic.name].all_partitions()]
+    bounds = _bounds(source, asked)
+    return [
+        *(_lacks(topic, there.get(topic.name), rows[topic.name], bounds) for topic in fenced if topic.name in rows),
+        *(_beyond(topic, there[topic.name], bounds) for topic in never),
+    ]
+
+
+def _bounds(source: MirrorCluster, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, LogBounds]:
+    """Of those that are there. Raises ``KafkaFailure``."""
+    try:
+        return source.bounds(partitions, stable=False) if partitions else {}
+    except UnknownPartitions as gone:
+        left = [partition for partition in partitions if partition not in gone.partitions]
+        return source.bounds(left, stable=False) if left else {}
+
+
+def _lacks(
+    topic: FailedOverTopic,
+    source: Topic | None,
+    row: MirroredTopicStatus,
+    bounds: Mapping[TopicPartition, LogBounds],
+) -> FailedOverTopic:
+    """Of a topic that was copied."""
+    if source is None:
+        return _unknown(topic, "the source has no such topic any more, or does not show it")
+    if source.topic_id != row.source_id:
+        return _unknown(topic, "it was deleted and created again at the source")
+    if row.state is CopyState.DRIFTED:
+        return _unknown(topic, "its copy had something at an offset that is not the source's")
+    return _beyond(topic, source, bounds) if topic.ends else topic
+
+
+def _unknown(topic: FailedOverTopic, why: str) -> FailedOverTopic:
+    says = f"{topic.message}; {why}" if topic.message else why
+    return topic.model_copy(update={"message": f"{says}: what of it was not copied is not known"})
+
+
+def _beyond(topic: FailedOverTopic, source: Topic, bounds: Mapping[TopicPartition, LogBounds]) -> FailedOverTopic:
+    """With what the source has, of partitions that the copy does not have as well: those end at 0."""
+    ends = (*topic.ends, *[0] * (source.partitions - len(topic.ends)))
+    lacks = list[int]()
+    for number, end in enumerate(ends):
+        found = bounds.get(TopicPartition(topic.name, number))
+        if found is None and number < source.partitions:
+            return _unknown(topic, "the ends of its logs at the source could not be read")
+        lacks.append(0 if found is None else max(0, found.latest - max(end, found.earliest)))
+    return topic.model_copy(update={"ends": ends, "lacks": tuple(lacks)})

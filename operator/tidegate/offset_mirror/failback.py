@@ -21,10 +21,11 @@ NO_FAILOVER: Final = "NoFailover"
 @dataclass(frozen=True, slots=True)
 class Adoption:
     """``rows``: topics whose records at the target are the beginning of the copy; ``refused``: by name, why those of
-    other topics are not."""
+    other topics are not; ``unseen``: topics of which that can't be told for now."""
 
     rows: Mapping[str, MirroredTopicStatus]
     refused: Mapping[str, str]
+    unseen: frozenset[str] = frozenset()
 
 
 NOTHING: Final = Adoption({}, {})
@@ -44,6 +45,8 @@ def origin(
     status = read_status(OffsetMirrorStatus, found)
     if status.failover is None or status.failover.phase is not FailoverPhase.DONE:
         return Refusal(NO_FAILOVER, f"OffsetMirror {name} has not failed over: begin with that")
+    if status.target_cluster is None or status.source_cluster is None:
+        return Refusal(NO_FAILOVER, f"the status of OffsetMirror {name} does not say between which clusters it copied")
     if (status.target_cluster, status.source_cluster) != clusters:
         says = f"OffsetMirror {name} has failed over from cluster {status.source_cluster} to {status.target_cluster}"
         return Refusal(NO_FAILOVER, f"{says}, and not from {clusters[1]} to {clusters[0]}")
@@ -62,6 +65,7 @@ def adopted(
         return NOTHING
     ended = {topic.name: topic for topic in status.failover.topics}
     there, rows, refused = target.topics(), dict[str, MirroredTopicStatus](), dict[str, str]()
+    unseen = set[str]()
     for row in status.topics:
         name, mine, copy = row.name, source.get(row.name), there.get(row.name)
         was_begun = name in known and known[name].target_id
@@ -74,10 +78,13 @@ def adopted(
             why = ended[name].message or f"its copy was {row.state} when it was failed over"
             refused[name] = (
                 f"topic {name} can't be taken over: {why}. It may have records that are nowhere else: save what "
-                f"you need of them first. {_AGAIN}"
+                "you need of them before you delete it"
             )
             continue
-        beyond = _beyond(target, name, ends)
+        beyond = _beyond(target, copy, ends)
+        if beyond is None:
+            unseen.add(name)
+            continue
         if beyond:
             refused[name] = _never_copied(name, ends, beyond)
             continue
@@ -89,28 +96,26 @@ def adopted(
             state=CopyState.WAITING,
             adopted=ends,
         )
-    return Adoption(rows, refused)
+    return Adoption(rows, refused, frozenset(unseen))
 
 
-_AGAIN: Final = "Delete it at the target, with all that it has, to have it copied again from its start"
-
-
-def _beyond(target: MirrorCluster, name: str, ends: tuple[int, ...]) -> Mapping[int, int]:
-    """How many offsets each partition has beyond the failover; also of partitions that were not copied."""
-    partitions = target.topics()[name].all_partitions()
+def _beyond(target: MirrorCluster, copy: Topic, ends: tuple[int, ...]) -> Mapping[int, int] | None:
+    """How many offsets each partition has beyond the failover, also of those that were not copied; ``None``: some
+    partition is not there, as while a topic is deleted or created."""
     try:
-        bounds = target.bounds(partitions, stable=False)
+        bounds = target.bounds(copy.all_partitions(), stable=False)
     except UnknownPartitions:
-        return {}
-    known = {TopicPartition(name, number): end for number, end in enumerate(ends)}
+        return None
+    known = {TopicPartition(copy.name, number): end for number, end in enumerate(ends)}
     return {p.partition: one.latest - known.get(p, 0) for p, one in bounds.items() if one.latest > known.get(p, 0)}
 
 
 def _never_copied(name: str, ends: tuple[int, ...], beyond: Mapping[int, int]) -> str:
-    some = sorted(beyond, key=lambda number: -beyond[number])[:5]
+    ordered = sorted(beyond, key=lambda number: -beyond[number])
+    some, others = ordered[:5], ordered[5:]
     where = ", ".join(f"{beyond[n]} in partition {n} from offset {ends[n] if n < len(ends) else 0}" for n in some)
-    more = f", and some in {len(beyond) - len(some)} other partition(s)" if len(beyond) > len(some) else ""
+    more = f", and {sum(beyond[n] for n in others)} in {len(others)} other partition(s)" if others else ""
     return (
         f"topic {name} has {sum(beyond.values())} offset(s) at the target that were never copied from there: "
-        f"{where}{more}. Save what you need of them. {_AGAIN}"
+        f"{where}{more}. Save what you need of them before you delete it"
     )

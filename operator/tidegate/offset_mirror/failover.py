@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from functools import partial
 
 from tidegate.clock import Clock
 from tidegate.connection.live import Live, LiveConnections
@@ -16,9 +15,9 @@ from tidegate.kafka.model import TopicPartition
 from tidegate.kube.ports import Object, namespace_of
 from tidegate.mirror.ports import MirrorCluster
 from tidegate.offset_mirror.copying import Clusters, Copying
-from tidegate.offset_mirror.course import Course
-from tidegate.offset_mirror.ending import fence_all, lacking, settle
+from tidegate.offset_mirror.ending import Settled, ended, fence_some, lacking, settle
 from tidegate.offset_mirror.status import Before, Told, draining, failed_over, fencing, waiting
+from tidegate.offset_mirror.topics import wanted
 from tidegate.resources.mirror_failover import FailoverPhase, MirrorFailover
 from tidegate.resources.offset_mirror import OffsetMirrorSpec
 from tidegate.threads import in_thread
@@ -34,20 +33,25 @@ class Failover:
     executor: Executor
     clock: Clock
 
-    async def keeps(self, copying: Copying, told: Told) -> str:
-        """Why the copying must not end yet; nothing where the copies have all that the source has."""
+    async def keeps(self, copying: Copying, told: Told, unready: str) -> str:
+        """Why the copying must not end yet; nothing where the copies have all that the source has. ``unready``: why not
+        every topic that is wanted is being copied."""
         counts = told.status.partitions
         courses = copying.courses()
+        # Of others it does not help that the source comes to rest: they are not in sync.
+        written = [course for course in courses if not course.drifted and not course.stopped]
         try:
-            missing = await in_thread(self.executor, lacking, copying.clusters.source, courses)
+            missing = await in_thread(self.executor, lacking, copying.clusters.source, written)
         except KafkaFailure as failure:
             return f"the source can't be asked what the copies lack: {failure}"
         if missing:
             return _lacks(missing)
+        if unready:
+            return unready
         if counts is None or not counts.total:
             return "nothing has been copied yet"
         if counts.in_sync < counts.total or counts.total != len(courses):
-            return "not all copies are in sync"
+            return f"{counts.in_sync} of {counts.total} copies are in sync"
         return ""
 
     async def begin(
@@ -61,33 +65,31 @@ class Failover:
             return waiting(before, str(target if isinstance(target, str) else source))
         ours = self.open_cluster(target.connection, target.cluster_id)
         theirs = None if isinstance(source, str) else self.open_cluster(source.connection, source.cluster_id)
-        groups = told.status.groups
         try:
-            if theirs is not None:
-                courses: Collection[Course] = () if stopped is None else stopped.courses_at_rest
-                ids: Mapping[str, str] = {} if stopped is None else stopped.ids_at_rest
-                between = None if stopped is None else Clusters(theirs, ours, stopped.clusters.ids)
-                carrier = None if stopped is None or between is None else stopped.carrier(between, self.may_write)
-                try:
-                    settled = await in_thread(self.executor, settle, theirs, courses, ids, carrier)
-                except KafkaFailure as failure:
-                    if not accepts_loss:
-                        return draining(before, told, str(failure))
-                else:
-                    groups = settled.groups or groups
-                    if settled.lacking and not accepts_loss:
-                        return draining(before, told, _lacks(settled.lacking))
-                    if settled.groups is not None and settled.groups.failed and not accepts_loss:
-                        why = f"{settled.groups.failed} group(s) could not be carried over: {settled.groups.failure}"
-                        return draining(before, told, why)
+            last = Settled({}, None) if theirs is None else await self._settled(theirs, ours, stopped)
+            why = "" if accepts_loss else _keeps_from_ending(last)
+            if why:
+                return draining(before, told, why)
             fence_id = await in_thread(self.executor, ours.new_producer_id)
         except KafkaFailure as failure:
             return waiting(before, str(failure))
         finally:
             await self._close(theirs, ours)
-        status = told.status.model_copy(update={"groups": groups})
+        groups = last.groups if isinstance(last, Settled) else None
+        status = told.status.model_copy(update={"groups": groups or told.status.groups})
         begun = Before(status, before.generation, before.now)
         return fencing(begun, MirrorFailover(phase=FailoverPhase.FENCING, fence_id=fence_id))
+
+    async def _settled(self, source: MirrorCluster, target: MirrorCluster, stopped: Copying | None) -> Settled | str:
+        """What is so once nothing is copied any more, or why that can't be told."""
+        if stopped is None:
+            return Settled({}, None)
+        carrier = stopped.carrier(Clusters(source, target, stopped.clusters.ids), self.may_write)
+        at_rest = stopped.courses_at_rest, stopped.ids_at_rest, stopped.adopts
+        try:
+            return await in_thread(self.executor, settle, source, *at_rest, carrier)
+        except KafkaFailure as failure:
+            return str(failure)
 
     async def fence(self, body: Object, before: Before, failover: MirrorFailover, spec: OffsetMirrorSpec) -> Told:
         source = self._usable(body, spec.source.name, before.status.source_cluster)
@@ -96,9 +98,16 @@ class Failover:
             return fencing(before, failover, target)
         ours = self.open_cluster(target.connection, target.cluster_id)
         theirs = None if isinstance(source, str) else self.open_cluster(source.connection, source.cluster_id)
-        do = partial(fence_all, theirs, ours, before.status, self.clock.now, self.may_write)
+        allowed = (target.allow.topics, *(() if isinstance(source, str) else (source.allow.topics,)))
         try:
-            done = await in_thread(self.executor, do)
+            found = await in_thread(self.executor, fence_some, ours, before.status, self.may_write)
+            if found.left:
+                return fencing(before, found.failover, found.message)
+
+            def wants(names: Iterable[str]) -> Collection[str]:
+                return wanted(names, spec.topics, *allowed)
+
+            done = await in_thread(self.executor, ended, theirs, before.status, found.failover, wants, self.clock.now)
         except KafkaFailure as failure:
             return fencing(before, failover, str(failure))
         finally:
@@ -131,4 +140,15 @@ def _target_of(body: Object) -> str:
 def _lacks(missing: Mapping[TopicPartition, int]) -> str:
     worst = max(missing, key=lambda partition: missing[partition])
     such = f"such as {worst}, which lacks {missing[worst]}"
-    return f"the copies of {len(missing)} partition(s) lack {sum(missing.values())} offset(s), {such}"
+    says = f"the copies of {len(missing)} partition(s) lack {sum(missing.values())} offset(s), {such}"
+    return f"{says}. Stop what writes to the source"
+
+
+def _keeps_from_ending(last: Settled | str) -> str:
+    if isinstance(last, str):
+        return last
+    if last.lacking:
+        return _lacks(last.lacking)
+    if last.groups is not None and last.groups.failed:
+        return f"{last.groups.failed} group(s) could not be carried over: {last.groups.failure}"
+    return ""

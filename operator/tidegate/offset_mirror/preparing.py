@@ -70,8 +70,9 @@ def prepare(
     halted: dict[str, Halted] = {}
     preparing: list[str] = []
     for name, topic in names.items():
-        if name not in source_settings or (name in there and name not in target_settings):
-            preparing.append(name)  # it has come or gone just now
+        comes_or_goes = name not in source_settings or (name in there and name not in target_settings)
+        if comes_or_goes or name in adoption.unseen:
+            preparing.append(name)
             continue
         sides = Sides(
             source=topic,

@@ -41,6 +41,7 @@ from tidegate.offset_mirror.rows import (
     halted_courses,
     is_same,
     rows_of,
+    unready,
 )
 from tidegate.offset_mirror.status import (
     COPIED_BY_ANOTHER,
@@ -97,10 +98,11 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """Of a pass: ``told`` is absent where the status stays as it is."""
+    """Of a pass. ``unready``: why not every topic that is wanted is being copied, where there is copying."""
 
     told: Told
     again_after_s: float
+    unready: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +181,9 @@ class MirrorReconciler:
             stopped = self._stopped.get(uid_of(body))
             if stopped is not None and not stopped.is_at_rest:
                 return _Outcome(fencing(before, failover, "answers to what was sent are waited for"), _WAITING_S)
-            return await self._not_copied(body, await self._failover.fence(body, before, failover, spec), _WAITING_S)
+            told = await self._failover.fence(body, before, failover, spec)
+            goes_on = told.status.failover != failover
+            return await self._not_copied(body, told, 0.0 if goes_on else _WAITING_S)
         if spec.failover is not None and spec.failover.accept_loss:
             return await self._ended(body, before, Told(before.status), spec)
         if spec.suspend and spec.failover is None:
@@ -216,7 +220,7 @@ class MirrorReconciler:
         running = self._running.get(uid_of(body))
         if running is None:
             return outcome
-        why = await self._failover.keeps(running.copying, outcome.told)
+        why = await self._failover.keeps(running.copying, outcome.told, outcome.unready)
         if why:
             return _Outcome(draining(before, outcome.told, why), self._parts.active_tick_s)
         return await self._ended(body, before, outcome.told, spec)
@@ -262,7 +266,7 @@ class MirrorReconciler:
         if prepared is not None:
             rows, halted = rows_of(prepared, {**known, **prepared.adoption.rows}), halted_courses(prepared)
             ready = [topic for topic in prepared.copied if is_same(topic, known.get(topic.source.name))]
-            running.copy(ready, before.status.producer_ids)
+            running.copy(ready, before.status.producer_ids, frozenset(row.name for row in rows if row.adopted))
         gone = prepared.gone if prepared is not None else gone_before(before.status)
         result = counted([*running.courses(), *halted], rows, self._parts.clock.monotonic(), gone)
         preparing = len(prepared.preparing) if prepared is not None else 0
@@ -272,10 +276,11 @@ class MirrorReconciler:
         told = copying(before, standing)
         parts = self._parts
         parts.of_mirrors.mirror_is(namespace_of(body), name_of(body), result.counts, result.lag, running.groups)
+        why = unready(prepared, known, trouble)
         if prepared is not None and any(not is_same(t, known.get(t.source.name)) for t in prepared.copied):
-            return _Outcome(told, 0.0)
+            return _Outcome(told, 0.0, why)
         settled = is_true(told.status.conditions, READY)
-        return _Outcome(told, parts.idle_tick_s if settled else parts.active_tick_s)
+        return _Outcome(told, parts.idle_tick_s if settled else parts.active_tick_s, why)
 
     async def _prepared(
         self,
@@ -299,7 +304,9 @@ class MirrorReconciler:
         known = {topic.name: topic for topic in status.topics}
         taken_back = origin(body, spec, parts.mirrors(), (source.cluster_id, target.cluster_id))
         if isinstance(taken_back, Refusal):
-            return taken_back
+            if not any(topic.target_id for topic in status.topics):
+                return taken_back
+            taken_back = None  # what could be taken over is in the status: no other mirror has to be there for it
         ours = clusters.target
         prepared = await in_thread(parts.patient_executor, prepare, clusters.source, ours, names, known, taken_back)
         # Who no longer asks for a topic hears no more of it.

@@ -17,10 +17,12 @@ from tidegate.resources.conditions import (
     IN_SYNC,
     READY,
     SEEDING,
+    STALLED,
     Conditions,
     ConditionStatus,
     Refusal,
     find_condition,
+    is_true,
     ready,
     reconciling,
     stalled,
@@ -108,9 +110,18 @@ def held_back(before: Before, why: Refusal) -> Told:
 
 
 def draining(before: Before, told: Told, why: str) -> Told:
-    """A failover has been asked for, and the mirror goes on for now; ``told``: how the copies stand."""
-    says = f"{visible(why)}. Stop what writes to the source, or set spec.failover.acceptLoss to fail over all the same"
-    conditions = reconciling(told.status.conditions, reason=FAILOVER_DRAINING, message=says, **before.stamp)
+    """A failover has been asked for, and the mirror goes on for now; ``told``: how the copies stand. What somebody has
+    to do something about stays to be seen."""
+    conditions = told.status.conditions
+    said = find_condition(conditions, READY)
+    ends = "to fail over all the same, set spec.failover.acceptLoss"
+    if said is not None and is_true(conditions, STALLED):
+        says = f"{said.message}. The failover waits: {visible(why)}; {ends}"
+        conditions = stalled(conditions, reason=said.reason, message=says, **before.stamp)
+    else:
+        stands = f" ({said.message})" if said is not None and said.status is not ConditionStatus.TRUE else ""
+        says = f"{visible(why)}{stands}; {ends}"
+        conditions = reconciling(conditions, reason=FAILOVER_DRAINING, message=says, **before.stamp)
     return Told(told.status.model_copy(update={"conditions": conditions}), told.happenings)
 
 
@@ -126,18 +137,23 @@ def fencing(before: Before, failover: MirrorFailover, why: str = "") -> Told:
 def failed_over(before: Before, failover: MirrorFailover) -> Told:
     """The mirror has ended for good."""
     at = "" if failover.at is None else f" since {failover.at:%Y-%m-%dT%H:%M:%SZ}"
-    lost = (
-        "the source did not answer"
-        if failover.not_copied is None
-        else f"{failover.not_copied} offset(s) of the source were not copied"
-    )
-    wrong = next((f". {t.name}: {t.message}" for t in failover.topics if t.message), "")
-    says = f"copying has ended for good{at}, and the copies may be written; {lost}{wrong}"
+    wrong = next((f". {t.name}: {visible(t.message)}" for t in failover.topics if t.message), "")
+    says = f"copying has ended for good{at}, and the copies may be written; {_not_copied(failover)}{wrong}"
     status = _not_copying(before, ready, FAILED_OVER, says)
     is_new = before.status.failover is None or before.status.failover.phase is not FailoverPhase.DONE
-    kind = EventType.WARNING if failover.not_copied or wrong else EventType.NORMAL
+    kind = EventType.NORMAL if failover.not_copied == 0 and not wrong else EventType.WARNING
     happenings = (KubeEvent(kind, FAILED_OVER, says, f"{FAILED_OVER}/{failover.fence_id}"),) if is_new else ()
     return Told(status.model_copy(update={"failover": failover}), happenings)
+
+
+def _not_copied(failover: MirrorFailover) -> str:
+    if not failover.source_answered:
+        return "the source did not answer: what was not copied is not known"
+    if failover.not_copied is not None:
+        return f"{failover.not_copied} offset(s) of the source were not copied"
+    known = sum(sum(topic.lacks) for topic in failover.topics if topic.lacks is not None)
+    unknown = sum(topic.lacks is None for topic in failover.topics)
+    return f"at least {known} offset(s) of the source were not copied, and of {unknown} topic(s) that is not known"
 
 
 def waiting(before: Before, why: str) -> Told:
@@ -246,8 +262,8 @@ def _stopped(counted: Counted) -> str:
 
 def _happenings(before: Before, status: OffsetMirrorStatus, reason: str, message: str) -> list[KubeEvent]:
     """Of Ready, each time it comes to another state."""
-    was = find_condition(before.status.conditions, "Ready")
-    now = find_condition(status.conditions, "Ready")
+    was = find_condition(before.status.conditions, READY)
+    now = find_condition(status.conditions, READY)
     if now is None or (was is not None and (was.status, was.reason) == (now.status, now.reason)):
         return []
     kinds: Mapping[bool, EventType] = {True: EventType.WARNING, False: EventType.NORMAL}

@@ -115,8 +115,7 @@ def next_step(sides: Sides, known: MirroredTopicStatus | None) -> Step:
         return Halted(sides.not_adopted, drifted=True)
     if known is not None and known.source_id != source.topic_id and known.target_id == target.topic_id:
         return Halted(
-            f"topic {name} was deleted and created again at the source: its records do not belong to the copy. Delete "
-            "the topic at the target to have it copied again from its start",
+            f"topic {name} was deleted and created again at the source: its records do not belong to the copy",
             drifted=True,
         )
     if target.partitions > source.partitions:
@@ -131,13 +130,12 @@ def next_step(sides: Sides, known: MirroredTopicStatus | None) -> Step:
         # Other settings could delete records, which are somebody's.
         return Halted(
             f"topic {name} has records at the target that this mirror did not copy, and its settings or partitions are "
-            "not those of the source: exclude it, or delete it at the target",
+            "not those of the source: exclude it, if it is to stay",
             drifted=True,
         )
     if sides.was_emptied and not is_copy(target, known):
         return Halted(
-            f"topic {name} was emptied at the target, and the source has records from before its end there: delete it "
-            "at the target to have it copied again from its start",
+            f"topic {name} was emptied at the target, and the source has records from before its end there",
             drifted=True,
         )
     if grows:

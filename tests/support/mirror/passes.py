@@ -21,6 +21,7 @@ from tidegate.offset_mirror.reconcile import MirrorReconciler, Parts
 from tidegate.resources.base import read_status
 from tidegate.resources.conditions import Condition, find_condition
 from tidegate.resources.connection import AllowSpec
+from tidegate.resources.mirror_failover import MirrorFailover
 from tidegate.resources.offset_mirror import OffsetMirrorStatus
 from tidegate.service.metrics import Metrics
 
@@ -143,3 +144,25 @@ class World:
         self.run(self.reconciler.stop())
         self.loop.close()
         self.executor.shutdown()
+
+
+def failed_over(world: World, **asked: bool) -> MirrorFailover:
+    world.spec["failover"] = asked
+    world.one_pass()
+    world.passes(lambda: world.condition("Ready").reason == "FailedOver")
+    found = world.status.failover
+    assert found is not None
+    return found
+
+
+def failed_back(world: World, name: str = "back") -> None:
+    """The mirror of the world is another one from now on, in the other direction."""
+    world.spec = {
+        "source": world.spec["target"],
+        "target": world.spec["source"],
+        "topics": {"include": ["t"]},
+        "groups": {"include": ["*"], "interval": "1s"},
+        "failbackFrom": {"name": world.name},
+    }
+    world.name = name
+    world.kube.create(MIRRORS, "ns", name, world.spec, "2026-11-21T12:00:00Z")

@@ -65,6 +65,8 @@ def test_a_mirror_that_is_stalled_is_not_waited_for() -> None:
     body["status"]["conditions"].append({**condition, "type": "Stalled", "status": "True"})
 
     assert failover_step(body).refused == "correct that, or fail over with --accept-loss"
+    accepted = {**body, "spec": {**SPEC, "failover": {"acceptLoss": True}}}
+    assert failover_step(accepted).refused == "correct that"
 
 
 @pytest.mark.parametrize(
@@ -97,6 +99,20 @@ def test_each_partition_is_told_with_what_it_lacks() -> None:
         "orders  1          9             17",
         "t\\x1b: the copy was deleted at the target",
         "The source did not answer: what it has beyond these offsets is not known.",
+    ]
+
+
+def test_what_a_status_says_of_partitions_that_it_does_not_name_is_not_known() -> None:
+    topics = (FailedOverTopic(name="orders", ends=(8123, 9, 4), lacks=(0,)), FailedOverTopic(name="t", ends=(1,)))
+    found = MirrorFailover(phase=FailoverPhase.DONE, fence_id=7, source_answered=True, topics=topics)
+
+    assert failover_table(found).splitlines() == [
+        "TOPIC   PARTITION  COPIED-UNTIL  NOT-COPIED",
+        "orders  0          8123          0",
+        "orders  1          9             unknown",
+        "orders  2          4             unknown",
+        "t       0          1             unknown",
+        "What was not copied is not known of every topic: compare both clusters.",
     ]
 
 

@@ -28,6 +28,12 @@ class World:
         self.source.create_topic("t", 2, {})
         self.source_ids = {"t": self.source.kept["t"].topic_id}
         self.may_write = True
+        self.notes, self.adopts = Notes(), frozenset[str]()
+        self.restart()
+
+    def fails_back(self) -> None:
+        """From now on it is a mirror that took topic `t` over from a failover."""
+        self.notes, self.adopts = Notes("-12345678"), frozenset({"t"})
         self.restart()
 
     def restart(self) -> None:
@@ -39,13 +45,14 @@ class World:
             lambda: self.may_write,
             self.clock.monotonic,
             lambda: datetime(2026, 11, 26, tzinfo=UTC),
+            self.notes,
         )
 
     def commit(self, offset: int, metadata: str = "") -> None:
         self.source.offsets["g"] = {P0: GroupOffset(offset, metadata)}
 
     def carry(self) -> CarriedGroups:
-        return self.carrier.carry(self.ends, self.source_ids)
+        return self.carrier.carry(self.ends, self.source_ids, self.adopts)
 
     @property
     def there(self) -> GroupOffset | None:
@@ -233,3 +240,63 @@ def test_a_group_whose_id_leaves_no_room_for_the_mirrors_own_groups_is_not_carri
 
     assert not selected("g" * 32_767, spec, ("*",))
     assert selected("g" * 30_000, spec, ("*",))
+
+
+# --- back after a failover --------------------------------------------------------------------------------------------
+
+
+def test_what_a_group_had_before_the_failover_is_overwritten(world: World) -> None:
+    """Also that of a partition for which nothing is committed, or known of the copy, at first."""
+    world.fails_back()
+    world.target.offsets["g"] = {P0: GroupOffset(40), P1: GroupOffset(7)}
+    world.commit(50)
+    world.ends = {P0: 100}
+    assert world.carry().carried == 1
+    world.source.offsets["g"] = {P0: GroupOffset(60), P1: GroupOffset(20)}
+    world.ends = {P0: 100, P1: 100}
+    world.restart()
+    told = world.carry()
+
+    assert (told.carried, told.in_use) == (1, 0)
+    assert world.target.offsets["g"] == {P0: GroupOffset(60), P1: GroupOffset(20)}
+
+
+def test_a_group_that_goes_on_at_the_target_of_a_failback_is_not_set_back(world: World) -> None:
+    """It has committed there for a partition of which nothing had been carried over."""
+    world.fails_back()
+    world.target.offsets["g"] = {P0: GroupOffset(40)}
+    world.commit(50)
+    world.carry()
+    world.target.offsets["g"][P1] = GroupOffset(30)
+    world.source.offsets["g"] = {P0: GroupOffset(60), P1: GroupOffset(10)}
+    told = world.carry()
+
+    assert (told.carried, told.in_use) == (0, 1)
+    assert world.target.offsets["g"] == {P0: GroupOffset(50), P1: GroupOffset(30)}
+
+
+def test_a_group_of_a_topic_that_was_not_taken_over_is_left_alone(world: World) -> None:
+    world.fails_back()
+    world.adopts = frozenset({"u"})
+    world.target.offsets["g"] = {P0: GroupOffset(40)}
+    world.commit(50)
+
+    assert world.carry().in_use == 1
+    assert world.there == GroupOffset(40)
+
+
+@pytest.mark.parametrize("dies_after", range(4))
+def test_whoever_dies_while_a_group_is_taken_over_leaves_one_that_is_carried_on(dies_after: int, world: World) -> None:
+    world.fails_back()
+    world.target.offsets["g"] = {P0: GroupOffset(40), P1: GroupOffset(7)}
+    world.commit(50)
+    world.target.dies_after = dies_after
+    with pytest.raises(Killed):
+        world.carry()
+    world.target.dies_after = None
+    world.restart()
+    world.source.offsets["g"] = {P0: GroupOffset(60), P1: GroupOffset(20)}
+    told = world.carry()
+
+    assert (told.carried, told.in_use) == (1, 0)
+    assert world.target.offsets["g"] == world.source.offsets["g"]

@@ -7,14 +7,14 @@ from collections.abc import Collection, Iterator, Mapping
 
 import pytest
 
-from support.mirror.passes import World
+from support.mirror.passes import World, failed_back, failed_over
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import LogBounds, TopicPartition
 from tidegate.kube.ports import MIRRORS
 from tidegate.mirror.model import Interrupted
 from tidegate.mirror.ports import GroupOffset
 from tidegate.offset_mirror.ids import ProducerIdsInStatus
-from tidegate.resources.mirror_failover import FailoverPhase, MirrorFailover
+from tidegate.resources.mirror_failover import FailoverPhase
 
 P0 = TopicPartition("t", 0)
 
@@ -27,28 +27,6 @@ def world() -> Iterator[World]:
     world.there._numbers = itertools.count(1000)
     yield world
     world.close()
-
-
-def failed_over(world: World, **asked: bool) -> MirrorFailover:
-    world.spec["failover"] = asked
-    world.one_pass()
-    world.passes(lambda: world.condition("Ready").reason == "FailedOver")
-    found = world.status.failover
-    assert found is not None
-    return found
-
-
-def failed_back(world: World, name: str = "back") -> None:
-    """The mirror of the world is another one from now on, in the other direction."""
-    world.spec = {
-        "source": world.spec["target"],
-        "target": world.spec["source"],
-        "topics": {"include": ["t"]},
-        "groups": {"include": ["*"], "interval": "1s"},
-        "failbackFrom": {"name": world.name},
-    }
-    world.name = name
-    world.kube.create(MIRRORS, "ns", name, world.spec, "2026-11-21T12:00:00Z")
 
 
 def test_a_failover_ends_where_the_source_does_and_says_so(world: World) -> None:

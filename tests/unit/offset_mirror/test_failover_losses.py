@@ -1,0 +1,342 @@
+"""What a failover waits for, and what it says was not copied: never less than that, and nothing that is not known."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from support.mirror.passes import World, failed_back, failed_over
+from tidegate.kafka.errors import Unavailable, UnknownPartitions
+from tidegate.kafka.model import TopicPartition
+from tidegate.kube.ports import MIRRORS, EventType
+from tidegate.mirror.model import Interrupted, Refusal, Tail
+from tidegate.mirror.ports import Target
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    world = World()
+    world.spec["topics"] = {"include": ["t", "u"]}
+    world.one_pass()
+    world.there._numbers = itertools.count(1000)
+    world.copied()
+    yield world
+    world.close()
+
+
+def warned_of(world: World) -> str:
+    """The Event of the failover, which has to be a warning."""
+    [happening] = [each for each in world.kube.happenings_of("m") if each.reason == "FailedOver"]
+    assert happening.type is EventType.WARNING
+    return happening.message
+
+
+# --- what is waited for -----------------------------------------------------------------------------------------------
+
+
+def test_a_topic_that_is_still_being_prepared_is_waited_for(world: World) -> None:
+    world.here.create_topic("u", 1, {})
+    world.here.write("u", 4)
+    found = failed_over(world)
+
+    assert [(topic.name, topic.ends, topic.lacks) for topic in found.topics] == [
+        ("t", (20, 5), (0, 0)),
+        ("u", (4,), (0,)),
+    ]
+    assert world.there.log("u").visible() == world.here.log("u").visible()
+
+
+def test_a_failover_does_not_end_by_what_was_seen_before(world: World) -> None:
+    """Topics that are there since are not known of while the clusters can't be looked at."""
+
+    def nobody(_: Any) -> Any:
+        raise Unavailable("nobody is there")
+
+    settings, world.there.settings = world.there.settings, nobody  # type: ignore[method-assign]
+    world.spec["failover"] = {}
+    for _ in range(3):
+        assert world.one_pass().reason == "FailoverDraining"
+    assert "nobody is there" in world.condition("Ready").message
+    assert "Stop what writes" not in world.condition("Ready").message
+
+    world.there.settings = settings  # type: ignore[method-assign]
+    assert failed_over(world).not_copied == 0
+
+
+def test_what_keeps_a_copy_from_being_written_stays_to_be_seen(world: World) -> None:
+    world.there.log("t").foreign()
+    world.here.write("t", 5)
+    world.passes(lambda: world.condition("Drifted").status == "True")
+    world.spec["failover"] = {}
+    said = world.one_pass()
+
+    assert said.reason == "CopiesDrifted"
+    assert world.condition("Stalled").reason == "CopiesDrifted"
+    assert "such as t-0: a batch for offset 20 has come to lie at 21" in said.message
+    assert "The failover waits: 1 of 2 copies are in sync; to fail over all the same, set spec" in said.message
+    assert world.status.failover is None
+
+
+# --- what was not copied ----------------------------------------------------------------------------------------------
+
+
+def test_a_topic_that_was_never_begun_is_counted(world: World) -> None:
+    world.here.create_topic("u", 2, {})
+    world.here.write("u", 4, 1)
+    found = failed_over(world, acceptLoss=True)
+
+    [_, never] = found.topics
+    assert (never.name, never.ends, never.lacks, never.message) == ("u", (0, 0), (0, 4), "it was never copied")
+    assert found.not_copied == 4
+    assert "4 offset(s) of the source were not copied. u: it was never copied" in warned_of(world)
+
+
+def test_a_topic_that_could_never_be_copied_is_counted(world: World) -> None:
+    world.here.create_topic("u", 1, {})
+    world.here.write("u", 4)
+    world.there.create_topic("u", 1, {"retention.ms": "5"})
+    world.there.write("u", 1)
+    world.passes(lambda: world.condition("Drifted").status == "True")
+    found = failed_over(world, acceptLoss=True)
+
+    assert found.not_copied == 4
+    assert world.there.log("u").end == 1
+
+
+def test_a_partition_that_was_added_at_the_source_is_counted(world: World) -> None:
+    world.here.add_partitions("t", 3)
+    world.here.write("t", 6, 2)
+    found = failed_over(world, acceptLoss=True)
+
+    [topic] = found.topics
+    assert (topic.ends, topic.lacks, found.not_copied) == ((20, 5, 0), (0, 0, 6), 6)
+
+
+def drifted(world: World) -> None:
+    world.there.log("t").foreign()
+    world.here.write("t", 5)
+    world.passes(lambda: world.condition("Drifted").status == "True")
+
+
+def created_again(world: World) -> None:
+    del world.here.kept["t"]
+    world.here.create_topic("t", 2, {})
+    world.here.write("t", 30)
+
+
+def deleted_at_the_target(world: World) -> None:
+    del world.there.kept["t"]
+
+
+def deleted_at_the_source(world: World) -> None:
+    del world.here.kept["t"]
+
+
+@pytest.mark.parametrize(
+    ("happens", "says"),
+    [
+        (
+            drifted,
+            "its copy had something at an offset that is not the source's: what of it was not copied is not known",
+        ),
+        (created_again, "it was deleted and created again at the source: what of it was not copied is not known"),
+        (deleted_at_the_target, "the copy was deleted at the target"),
+        (deleted_at_the_source, "the source has no such topic any more, or does not show it"),
+    ],
+)
+def test_what_is_not_known_is_not_said_to_be_nothing(happens: Callable[[World], None], says: str, world: World) -> None:
+    world.here.create_topic("u", 1, {})
+    world.here.write("u", 2)
+    world.passes(lambda: len(world.status.topics) == 2)
+    world.copied()
+    world.run(world.reconciler.stop())
+    world.restart()
+    world.here.write("u", 3)
+    happens(world)
+    end = world.there.log("u").end
+    found = failed_over(world, acceptLoss=True)
+
+    [topic, other] = found.topics
+    assert (topic.lacks, found.not_copied, found.source_answered) == (None, None, True)
+    assert topic.message.startswith(says)
+    assert other.lacks == (5 - end,)
+    assert (
+        f"at least {5 - end} offset(s) of the source were not copied, and of 1 topic(s) that is not known"
+        in warned_of(world)
+    )
+
+
+def test_a_source_that_does_not_answer_is_warned_of(world: World) -> None:
+    world.here.failure = Unavailable("nobody is there")
+    failed_over(world, acceptLoss=True)
+
+    assert "the source did not answer: what was not copied is not known" in warned_of(world)
+
+
+# --- the fence --------------------------------------------------------------------------------------------------------
+
+
+class Stuck:
+    """A partition of the target that answers so."""
+
+    def __init__(self, target: Target, answer: Interrupted | Refusal) -> None:
+        self._target = target
+        self._answer = answer
+
+    def tail(self, window: int) -> Tail | Interrupted:
+        return self._answer if isinstance(self._answer, Interrupted) else self._target.tail(window)
+
+    def write_markers(self, *_: int) -> Interrupted | Refusal:
+        return self._answer
+
+
+def made_stuck(world: World, partition: TopicPartition, answer: Interrupted | Refusal) -> None:
+    target = world.there.target
+    world.there.target = lambda p: Stuck(target(p), answer) if p == partition else target(p)  # type: ignore
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (Interrupted("t-1 has no leader"), "such as t-1: t-1 has no leader. It is tried again"),
+        (
+            Refusal(31, "ClusterAuthorizationFailed", lasting=True),
+            "the target refuses: ClusterAuthorizationFailed (31)",
+        ),
+    ],
+)
+def test_a_partition_that_cannot_be_fenced_is_named_with_a_way_out(
+    answer: Interrupted | Refusal, says: str, world: World
+) -> None:
+    world.here.create_topic("u", 1, {})
+    world.here.write("u", 2)
+    world.passes(lambda: len(world.status.topics) == 2)
+    world.copied()
+    made_stuck(world, TopicPartition("t", 1), answer)
+    world.spec["failover"] = {}
+    world.one_pass()
+    world.passes(lambda: world.status.failover is not None and bool(world.status.failover.topics))
+
+    said = world.condition("Ready")
+    assert said.reason == "FailoverFencing"
+    assert says in said.message
+    assert "delete topic t at the target, with all that it has: the failover ends without it" in said.message
+    # The others are done, and known to be, also by another process.
+    assert world.status.failover is not None
+    assert [(topic.name, topic.ends) for topic in world.status.failover.topics] == [("u", (2,))]
+    before = world.there.log("u").end
+    world.run(world.reconciler.stop())
+    world.restart()
+    world.one_pass()
+    assert world.there.log("u").end == before
+
+    del world.there.kept["t"]
+    found = failed_over(world)
+    assert {topic.name: topic.message for topic in found.topics} == {"u": "", "t": "the copy was deleted at the target"}
+    assert "the copy was deleted at the target" in warned_of(world)
+
+
+def test_a_partition_that_was_begun_after_the_status_was_written_is_fenced(world: World) -> None:
+    world.here.add_partitions("t", 3)
+    world.here.write("t", 6, 2)
+    world.there.add_partitions("t", 3)
+    [topic] = failed_over(world, acceptLoss=True).topics
+
+    assert topic.ends == (20, 5, 0)
+    assert world.there.log("t", 2).end > 0, "there is no marker"
+
+
+def test_many_topics_are_fenced_a_few_at_a_time(world: World) -> None:
+    names = [f"u{number:02}" for number in range(45)]
+    world.spec["topics"] = {"include": ["t", "u*"]}
+    for name in names:
+        world.here.create_topic(name, 1, {})
+        world.here.write(name, 1)
+    world.one_pass()
+    world.passes(lambda: len(world.status.topics) == 46)
+    world.copied()
+    world.spec["failover"] = {}
+    world.one_pass()
+    seen: list[int] = []
+
+    def done() -> bool:
+        seen.append(len(world.status.failover.topics) if world.status.failover is not None else 0)
+        return world.condition("Ready").reason == "FailedOver"
+
+    world.passes(done)
+    assert sorted({*seen}) == [20, 40, 46]
+    assert world.status.failover is not None
+    assert world.status.failover.not_copied == 0
+
+
+# --- back -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_mirror_goes_on_without_the_one_that_it_was_made_from(world: World) -> None:
+    failed_over(world)
+    failed_back(world)
+    world.spec["topics"] = {"include": ["t", "u"]}
+    world.copied()
+    world.kube.delete(MIRRORS, "ns", "m", "2026-11-22T12:00:00Z")
+    world.run(world.reconciler.stop())
+    world.restart()
+    world.there.write("t", 2)
+    world.there.create_topic("u", 1, {})
+    world.there.write("u", 3)
+    world.one_pass()
+    world.passes(lambda: len(world.status.topics) == 2)
+    world.copied()
+
+    for name in ("t", "u"):
+        assert world.here.log(name).visible() == world.there.log(name).visible()
+
+
+def test_records_that_were_never_copied_are_told_without_being_repeated(world: World) -> None:
+    world.here.add_partitions("t", 8)
+    world.copied()
+    failed_over(world)
+    for number in range(8):
+        world.here.write("t", 10 - number, number)
+    failed_back(world)
+    world.one_pass()
+    world.passes(lambda: world.condition("Drifted").status == "True")
+
+    says = world.condition("Drifted").message
+    assert "has 52 offset(s) at the target that were never copied from there: 10 in partition 0 from offset 20" in says
+    assert ", and 12 in 3 other partition(s). Save what you need of them before you delete it" in says
+    assert says.count("delete it") == 2
+    assert says.endswith("To have a topic copied again from its start, delete it at the target")
+
+
+def test_what_cannot_be_seen_is_not_taken_over(world: World) -> None:
+    failed_over(world)
+    world.here.write("t", 4)
+    bounds = world.here.bounds
+
+    def unknown(partitions: Sequence[TopicPartition], *, stable: bool = True) -> Any:
+        raise UnknownPartitions(frozenset(partitions))
+
+    world.here.bounds = unknown  # type: ignore[method-assign, assignment]
+    failed_back(world)
+    for _ in range(3):
+        world.one_pass()
+    assert not [row for row in world.status.topics if row.adopted]
+
+    world.here.bounds = bounds  # type: ignore[method-assign]
+    world.passes(lambda: world.condition("Drifted").status == "True")
+    assert "4 in partition 0 from offset 20" in world.condition("Drifted").message
+
+
+def test_a_failover_that_does_not_say_between_which_clusters_is_not_taken_back(world: World) -> None:
+    failed_over(world)
+    body = world.body
+    status = {key: value for key, value in body["status"].items() if key not in ("sourceCluster", "targetCluster")}
+    world.kube.replace_status(MIRRORS, body, status)
+    failed_back(world)
+
+    said = world.one_pass()
+    assert said.reason == "NoFailover"
+    assert said.message == "the status of OffsetMirror m does not say between which clusters it copied"
