@@ -612,7 +612,9 @@ def _mirrors() -> Iterator[Written]:
     same_cluster = Refusal(mirror.SAME_CLUSTER, "KafkaConnections old and new reach the same cluster, c")
     yield row("same_cluster", mirror.refused(before, same_cluster).status, failed, "Degraded")
     yield row("suspended", mirror.suspended(known).status, current, "Suspended", suspend=True)
-    lacks = "the copies of 1 partition(s) lack 7 offset(s), such as orders-0, which lacks 7"
+    lacks = (
+        "the copies of 1 partition(s) lack 7 offset(s), such as orders-0, which lacks 7. Stop what writes to the source"
+    )
     draining = mirror.draining(known, mirror.Told(in_sync), lacks).status
     yield row("failover_draining", draining, in_progress, "Progressing", failover={})
     begun = MirrorFailover(phase=FailoverPhase.FENCING, fence_id=7)

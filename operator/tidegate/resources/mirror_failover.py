@@ -49,7 +49,7 @@ class FailedOverTopic(ResourceModel):
         tuple[Annotated[int, described("By partition, the offset after the last that was copied.")], ...],
         Field(max_length=100_000),
     ]
-    """Where the copies of its partitions ended."""
+    """Where the copies of its partitions ended; 0 for one that was never copied. Empty where the copy was deleted."""
 
     lacks: (
         Annotated[
@@ -58,10 +58,10 @@ class FailedOverTopic(ResourceModel):
         ]
         | None
     ) = None
-    """What was not copied. Absent where the source did not answer, or has another topic of this name by now."""
+    """What was not copied. Absent where that is not known: the source did not answer, or message says why."""
 
     message: str = ""
-    """What is wrong with the copy."""
+    """What is wrong with the copy, or why it is not known what was not copied."""
 
 
 class MirrorFailover(ResourceModel):
@@ -80,7 +80,8 @@ class MirrorFailover(ResourceModel):
     """Whether the source told where its logs end, after the copying had ended."""
 
     not_copied: Count | None = None
-    """How many offsets the source had beyond the ends of the copies, in all. Absent where it did not answer."""
+    """How many offsets the source had beyond the ends of the copies, in all. Absent where that is not known of every
+    topic: then it is at least what the topics lack of which it is known."""
 
     topics: Annotated[tuple[FailedOverTopic, ...], Field(max_length=MOST_TOPICS), list_map("name")] = ()
-    """Where the copies ended."""
+    """Where the copies ended; while the phase is Fencing, of those topics that are done."""
