@@ -451,7 +451,7 @@ STATUSES: dict[str, dict[str, Any]] = {
             "at": "2026-11-20T15:00:00Z",
             "sourceAnswered": True,
             "notCopied": 7,
-            "topics": [{"name": "orders", "ends": [100, 7], "lacks": [0, 7], "message": "they differ"}],
+            "topics": [{"name": "orders", "ends": [100, 7], "lacks": [0, 7], "message": "they differ", "unknown": ""}],
         },
         "conditions": settled(conditions.IN_SYNC),
     },

@@ -164,6 +164,9 @@ def test_logs_have_bounds_and_unknown_ones_are_named(world: World) -> None:
     with pytest.raises(UnknownPartitions) as unknown:
         world.cluster.bounds([TopicPartition(topic, 0), TopicPartition(topic, 4)])
     assert unknown.value.partitions == {TopicPartition(topic, 4)}
+    told = world.cluster.told_bounds([TopicPartition(topic, 0), TopicPartition(topic, 4)])
+    assert told == {TopicPartition(topic, 0): LogBounds(0, 7)}
+    assert world.cluster.told_bounds([]) == {}
 
 
 def test_a_topic_is_read_by_its_id(world: World) -> None:

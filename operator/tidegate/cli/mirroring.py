@@ -117,10 +117,11 @@ def failover_table(failover: MirrorFailover) -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = ["  ".join([*(c.ljust(w) for c, w in zip(row, widths, strict=False)), row[-1]]).rstrip() for row in rows]
     lines += [f"{topic.name}: {topic.message}" for topic in failover.topics if topic.message]
+    lines += [f"{t.name}: what was not copied is not known: {t.unknown}" for t in failover.topics if t.unknown]
     if not failover.source_answered:
         lines.append("The source did not answer: what it has beyond these offsets is not known.")
     elif failover.not_copied is None:
-        lines.append("What was not copied is not known of every topic: compare both clusters.")
+        lines.append("More than that may not have been copied: compare both clusters.")
     return "".join(f"{visible(line)}\n" for line in lines)
 
 

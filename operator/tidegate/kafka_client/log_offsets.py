@@ -81,7 +81,9 @@ class LogOffsets:
             raise Unavailable(f"{what}: {headless} has no leader at the moment")
         return found
 
-    def told(self, asked: Mapping[TopicPartition, int], what: str) -> dict[TopicPartition, int]:
+    def told(
+        self, asked: Mapping[TopicPartition, int], what: str, *, read_committed: bool = False
+    ) -> dict[TopicPartition, int]:
         """As :meth:`at`, of the partitions whose leaders tell: one that is gone, has no leader or may not be described
         is absent, and keeps nobody waiting. Leaders are looked for twice, as they move."""
         found: dict[TopicPartition, int] = {}
@@ -93,7 +95,7 @@ class LogOffsets:
             by_leader: defaultdict[int, list[TopicPartition]] = defaultdict(list)
             for partition, node in self._known_leaders(left, what, deadline, fresh=again).items():
                 by_leader[node].append(partition)
-            requests = {n: _request(asked, some, read_committed=False) for n, some in by_leader.items()}
+            requests = {n: _request(asked, some, read_committed=read_committed) for n, some in by_leader.items()}
             for answer in self._wire.ask_each(requests, what=what, deadline=deadline).values():
                 if not isinstance(answer, KafkaFailure):
                     found |= {p: row.offset for p, row in _rows(answer) if row.error_code == NO_ERROR}

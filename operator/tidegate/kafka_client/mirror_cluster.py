@@ -81,6 +81,14 @@ class KafkaMirrorCluster:
         latest = self._log_offsets.at(asked, what, read_committed=stable)
         return {p: LogBounds(min(earliest[p], latest[p]), latest[p]) for p in partitions}
 
+    def told_bounds(
+        self, partitions: Collection[TopicPartition], *, stable: bool = True
+    ) -> Mapping[TopicPartition, LogBounds]:
+        earliest = self._log_offsets.told(dict.fromkeys(partitions, EARLIEST), "read the start of the logs")
+        asked, what = dict.fromkeys(earliest, LATEST), "read the end of the logs"
+        latest = self._log_offsets.told(asked, what, read_committed=stable)
+        return {p: LogBounds(min(earliest[p], end), end) for p, end in latest.items()}
+
     def source(self, partition: TopicPartition, topic_id: str) -> MirrorSource:
         return MirrorSource(self._wire, partition, most_bytes=_READ_BYTES, wait_ms=0, topic_id=uuid_of(topic_id))
 

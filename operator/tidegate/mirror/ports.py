@@ -95,6 +95,13 @@ class MirrorCluster(Protocol):
         ``UnknownPartitions``."""
         ...
 
+    def told_bounds(
+        self, partitions: Collection[TopicPartition], *, stable: bool = True
+    ) -> Mapping[TopicPartition, LogBounds]:
+        """As :meth:`bounds`, of the partitions whose leaders tell: one that is gone, or has no leader, is absent, and
+        keeps no other from being told."""
+        ...
+
     def create_topic(self, name: str, partitions: int, settings: Mapping[str, str]) -> None:
         """With the brokers' replication factor. One that is there already is left as it is."""
         ...

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from tidegate.kafka.errors import KafkaFailure, UnknownPartitions
-from tidegate.kafka.model import LogBounds, TopicPartition
+from tidegate.kafka.errors import KafkaFailure
+from tidegate.kafka.model import TopicPartition
 from tidegate.mirror.copier import Copier
 from tidegate.mirror.ports import MirrorCluster
 from tidegate.mirror.states import Mirror
@@ -233,25 +233,20 @@ class Copying:
         before = {partition: each.copying.offset for partition, each in self._partitions.items()}
         at_s = self._limits.now_s()
         try:
-            bounds = await self._bounds(before)
+            bounds = await in_thread(self._patient, self._clusters.source.told_bounds, tuple(before))
         except KafkaFailure as failure:
             self._trouble = str(failure)
             for each in self._partitions.values():
                 each.grown.set()  # one partition without a leader must not hold up the others
             return
-        self._trouble = ""
-        for partition, found in bounds.items():
-            known = self._partitions.get(partition)
-            if known is not None and known.copying.saw(found, before[partition], at_s):
+        silent = sorted(before.keys() - bounds.keys())
+        such = f"such as {silent[0]}" if silent else ""
+        self._trouble = f"the source does not tell the ends of {len(silent)} log(s), {such}" if silent else ""
+        for partition, known in self._partitions.items():
+            found = bounds.get(partition)
+            # A partition that is not told of says itself what it meets with.
+            if partition in silent or (found is not None and known.copying.saw(found, before[partition], at_s)):
                 known.grown.set()
-
-    async def _bounds(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogBounds]:
-        source = self._clusters.source
-        try:
-            return await in_thread(self._patient, source.bounds, tuple(partitions))
-        except UnknownPartitions as gone:
-            left = tuple(frozenset(partitions) - gone.partitions)
-            return await in_thread(self._patient, source.bounds, left)
 
     def _may_write(self) -> bool:
         return not self._ended and self._limits.may_write()

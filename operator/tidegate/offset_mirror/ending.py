@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, assert_never
 
-from tidegate.kafka.errors import KafkaFailure, NotAuthenticated, Unavailable, UnknownPartitions
+from tidegate.kafka.errors import KafkaFailure, NotAuthenticated, Unavailable
 from tidegate.kafka.model import LogBounds, Topic, TopicPartition
 from tidegate.mirror.batches import Unreadable
 from tidegate.mirror.fencing import Fenced, fence
@@ -186,20 +186,11 @@ def _counted(
     begun = {topic.name for topic in fenced}
     never = [FailedOverTopic(name=n, ends=(), message="it was never copied") for n in wants(there) if n not in begun]
     asked = [p for topic in (*fenced, *never) if topic.name in there for p in there[topic.name].all_partitions()]
-    bounds = _bounds(source, asked)
+    bounds = source.told_bounds(asked, stable=False)
     return [
         *(_lacks(topic, there.get(topic.name), rows[topic.name], bounds) for topic in fenced if topic.name in rows),
         *(_beyond(topic, there[topic.name], bounds) for topic in never),
     ]
-
-
-def _bounds(source: MirrorCluster, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, LogBounds]:
-    """Of those that are there. Raises ``KafkaFailure``."""
-    try:
-        return source.bounds(partitions, stable=False) if partitions else {}
-    except UnknownPartitions as gone:
-        left = [partition for partition in partitions if partition not in gone.partitions]
-        return source.bounds(left, stable=False) if left else {}
 
 
 def _lacks(
@@ -215,12 +206,11 @@ def _lacks(
         return _unknown(topic, "it was deleted and created again at the source")
     if row.state is CopyState.DRIFTED:
         return _unknown(topic, "its copy had something at an offset that is not the source's")
-    return _beyond(topic, source, bounds) if topic.ends else topic
+    return _beyond(topic, source, bounds) if topic.ends else _unknown(topic, "there is no copy to compare with")
 
 
 def _unknown(topic: FailedOverTopic, why: str) -> FailedOverTopic:
-    says = f"{topic.message}; {why}" if topic.message else why
-    return topic.model_copy(update={"message": f"{says}: what of it was not copied is not known"})
+    return topic.model_copy(update={"unknown": why})
 
 
 def _beyond(topic: FailedOverTopic, source: Topic, bounds: Mapping[TopicPartition, LogBounds]) -> FailedOverTopic:
@@ -230,6 +220,6 @@ def _beyond(topic: FailedOverTopic, source: Topic, bounds: Mapping[TopicPartitio
     for number, end in enumerate(ends):
         found = bounds.get(TopicPartition(topic.name, number))
         if found is None and number < source.partitions:
-            return _unknown(topic, "the ends of its logs at the source could not be read")
+            return _unknown(topic, "the source does not tell where its logs end")
         lacks.append(0 if found is None else max(0, found.latest - max(end, found.earliest)))
     return topic.model_copy(update={"ends": ends, "lacks": tuple(lacks)})

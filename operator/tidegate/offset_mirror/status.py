@@ -137,11 +137,11 @@ def fencing(before: Before, failover: MirrorFailover, why: str = "") -> Told:
 def failed_over(before: Before, failover: MirrorFailover) -> Told:
     """The mirror has ended for good."""
     at = "" if failover.at is None else f" since {failover.at:%Y-%m-%dT%H:%M:%SZ}"
-    wrong = next((f". {t.name}: {visible(t.message)}" for t in failover.topics if t.message), "")
-    says = f"copying has ended for good{at}, and the copies may be written; {_not_copied(failover)}{wrong}"
+    such = next((f". {t.name}: {visible(said)}" for t in failover.topics if (said := t.message or t.unknown)), "")
+    says = f"copying has ended for good{at}, and the copies may be written; {_not_copied(failover)}{such}"
     status = _not_copying(before, ready, FAILED_OVER, says)
     is_new = before.status.failover is None or before.status.failover.phase is not FailoverPhase.DONE
-    kind = EventType.NORMAL if failover.not_copied == 0 and not wrong else EventType.WARNING
+    kind = EventType.NORMAL if failover.not_copied == 0 and not such else EventType.WARNING
     happenings = (KubeEvent(kind, FAILED_OVER, says, f"{FAILED_OVER}/{failover.fence_id}"),) if is_new else ()
     return Told(status.model_copy(update={"failover": failover}), happenings)
 

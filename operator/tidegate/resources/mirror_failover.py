@@ -58,10 +58,13 @@ class FailedOverTopic(ResourceModel):
         ]
         | None
     ) = None
-    """What was not copied. Absent where that is not known: the source did not answer, or message says why."""
+    """What was not copied. Absent where that is not known: unknown says why, or the source did not answer."""
 
     message: str = ""
-    """What is wrong with the copy, or why it is not known what was not copied."""
+    """What is wrong with the copy."""
+
+    unknown: str = ""
+    """Why it is not known what was not copied, where the source answered."""
 
 
 class MirrorFailover(ResourceModel):

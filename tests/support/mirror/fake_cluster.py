@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from support.mirror.target_broker import TargetBroker
-from tidegate.kafka.errors import GroupNotEmpty, KafkaFailure, UnknownPartitions
+from tidegate.kafka.errors import GroupNotEmpty, KafkaFailure, Unavailable, UnknownPartitions
 from tidegate.kafka.model import LogBounds, Topic, TopicPartition
 from tidegate.mirror.model import Appended, Done, Interrupted, Tail
 from tidegate.mirror.ports import GroupOffset, GroupOffsets
@@ -50,6 +50,8 @@ class FakeMirrorCluster:
     closed: bool = False
     undecided: set[TopicPartition] = field(default_factory=set)
     """Partitions whose first record is one of a transaction that is open."""
+    headless: set[TopicPartition] = field(default_factory=set)
+    """Partitions without a leader."""
     commits: list[str] = field(default_factory=list)
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
@@ -81,7 +83,15 @@ class FakeMirrorCluster:
         gone = frozenset(p for p in partitions if self._log(p) is None)
         if gone:
             raise UnknownPartitions(gone)
-        logs = {p: log for p in partitions if (log := self._log(p)) is not None}
+        for partition in self.headless & frozenset(partitions):
+            raise Unavailable(f"read the end of the logs: {partition} has no leader at the moment")
+        return self.told_bounds(partitions, stable=stable)
+
+    def told_bounds(
+        self, partitions: Collection[TopicPartition], *, stable: bool = True
+    ) -> Mapping[TopicPartition, LogBounds]:
+        self._answer()
+        logs = {p: log for p in partitions if (log := self._log(p)) is not None and p not in self.headless}
         return {
             p: LogBounds(log.start, log.start if stable and p in self.undecided else log.end) for p, log in logs.items()
         }
@@ -154,7 +164,7 @@ class FakeSource:
 
     def read(self, offset: int) -> SourceRead | Interrupted:
         topic = self.cluster.kept.get(self.partition.topic)
-        if topic is None or topic.topic_id != self.topic_id:
+        if topic is None or topic.topic_id != self.topic_id or self.partition in self.cluster.headless:
             return Interrupted("its leader is not there")
         log = topic.logs[self.partition.partition]
         if not log.start <= offset <= log.end:
@@ -191,4 +201,6 @@ class FakeTarget:
 
     def _of(self, do: Callable[[TargetBroker], T]) -> T | Interrupted:
         log = self.cluster._log(self.partition)
-        return Interrupted("there is no topic") if log is None else do(log)
+        if log is None or self.partition in self.cluster.headless:
+            return Interrupted(f"{self.partition} is not there, or has no leader")
+        return do(log)

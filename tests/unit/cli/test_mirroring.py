@@ -103,7 +103,10 @@ def test_each_partition_is_told_with_what_it_lacks() -> None:
 
 
 def test_what_a_status_says_of_partitions_that_it_does_not_name_is_not_known() -> None:
-    topics = (FailedOverTopic(name="orders", ends=(8123, 9, 4), lacks=(0,)), FailedOverTopic(name="t", ends=(1,)))
+    topics = (
+        FailedOverTopic(name="orders", ends=(8123, 9, 4), lacks=(0,)),
+        FailedOverTopic(name="t", ends=(1,), unknown="it was deleted"),
+    )
     found = MirrorFailover(phase=FailoverPhase.DONE, fence_id=7, source_answered=True, topics=topics)
 
     assert failover_table(found).splitlines() == [
@@ -112,7 +115,8 @@ def test_what_a_status_says_of_partitions_that_it_does_not_name_is_not_known() -
         "orders  1          9             unknown",
         "orders  2          4             unknown",
         "t       0          1             unknown",
-        "What was not copied is not known of every topic: compare both clusters.",
+        "t: what was not copied is not known: it was deleted",
+        "More than that may not have been copied: compare both clusters.",
     ]
 
 

@@ -448,7 +448,7 @@ def test_copies_go_on_while_the_ends_of_the_source_can_not_be_asked_for(world: W
     def headless(*_: Any, **__: Any) -> Any:
         raise Unavailable("read the end of the logs: t-1 has no leader at the moment")
 
-    world.here.bounds = headless  # type: ignore[method-assign]
+    world.here.told_bounds = headless  # type: ignore[method-assign]
     world.here.write("t", 5)
     world.passes(lambda: world.there.log("t").end == 25)
 
@@ -456,6 +456,25 @@ def test_copies_go_on_while_the_ends_of_the_source_can_not_be_asked_for(world: W
     world.restart()
     world.here.write("t", 5)
     world.passes(lambda: world.there.log("t").end == 30)
+
+
+def test_a_partition_of_the_source_without_a_leader_leaves_the_lag_of_the_others_known(world: World) -> None:
+    world.copied()
+    world.here.headless = {TopicPartition("t", 1)}
+    world.run(world.reconciler.stop())
+    world.restart()
+    world.here.write("t", 5)
+    world.passes(lambda: world.status.partitions is not None and world.status.partitions.in_sync == 1)
+
+    assert world.status.lag is not None
+    assert world.status.worst[0].partition == 1
+    world.passes(
+        lambda: "the source does not tell the ends of 1 log(s), such as t-1" in world.condition("Ready").message
+    )
+    assert world.condition("Ready").reason == "CopiesLagging"
+
+    world.here.headless = set()
+    world.copied()
 
 
 def test_a_topic_that_is_gone_at_the_source_does_not_lag(world: World) -> None:
