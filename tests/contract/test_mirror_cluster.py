@@ -7,7 +7,8 @@ from contextlib import closing
 from dataclasses import dataclass
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 
 from apiserver.offsets import produce
@@ -22,7 +23,7 @@ from tidegate.kafka.model import LogBounds, TopicPartition
 from tidegate.kafka_client.mirror_cluster import KafkaMirrorCluster
 from tidegate.mirror.batches import read_batches
 from tidegate.mirror.model import Interrupted, Tail
-from tidegate.mirror.ports import GroupOffset, MirrorCluster
+from tidegate.mirror.ports import UNDECIDED, GroupOffset, MirrorCluster
 from tidegate.mirror.source import SourceRead
 
 
@@ -205,6 +206,25 @@ def test_a_groups_offsets_are_committed_for_it(world: World) -> None:
     assert committed[world.group] == {partition: GroupOffset(4)}
     assert committed[f"{world.group}/2"] == {partition: GroupOffset(7, "more")}
     assert world.cluster.group_ids() >= {world.group}
+
+
+@pytest.mark.kafka
+def test_a_commit_that_a_transaction_is_to_decide_is_told(
+    kafka: KafkaCluster, make_topic: MakeTopic, unique: Unique
+) -> None:
+    topic, group = make_topic(), unique("group")
+    partition = TopicPartition(topic, 0)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": topic})
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": group})
+    with closing(KafkaMirrorCluster(Connection(kafka.bootstrap))) as cluster, closing(consumer):
+        cluster.commit(group, {partition: GroupOffset(4)})
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send_offsets_to_transaction([ClientPartition(topic, 0, 7)], consumer.consumer_group_metadata())
+        assert cluster.committed([group]) == {group: {partition: GroupOffset(UNDECIDED)}}
+
+        producer.commit_transaction()
+        until(lambda: cluster.committed([group]) == {group: {partition: GroupOffset(7)}}, "it is decided")
 
 
 def test_a_group_with_members_is_left_alone(world: World) -> None:

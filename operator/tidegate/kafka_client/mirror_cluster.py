@@ -23,7 +23,7 @@ from tidegate.kafka_client.offset_requests import offset_commit_request, stable_
 from tidegate.kafka_client.topic_ids import uuid_of
 from tidegate.kafka_client.transaction import first_code
 from tidegate.kafka_client.wire import Wire
-from tidegate.mirror.ports import GroupOffset, GroupOffsets
+from tidegate.mirror.ports import UNDECIDED, GroupOffset, GroupOffsets
 
 _TOPIC: Final = 2
 """``ConfigResource.Type``"""
@@ -104,8 +104,8 @@ class KafkaMirrorCluster:
             return {}
         found: dict[str, GroupOffsets] = {}
         for group_id, (commits, pending) in stable_commits_of(self._wire, group_ids).items():
-            decided = ((p, one) for p, one in commits.items() if p not in pending)
-            found[group_id] = {p: GroupOffset(one.offset, one.metadata) for p, one in decided}
+            undecided = dict.fromkeys(pending, GroupOffset(UNDECIDED))
+            found[group_id] = {p: GroupOffset(one.offset, one.metadata) for p, one in commits.items()} | undecided
         return found
 
     def _check_cluster(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from tidegate.kafka.model import LogBounds, Topic, TopicPartition
 from tidegate.mirror.model import Appended, Coordinated, Done, Interrupted, ProducerIds, Refusal, Tail
@@ -60,9 +60,13 @@ class ProducerIdStore(Protocol):
 # --- a whole cluster --------------------------------------------------------------------------------------------------
 
 
+UNDECIDED: Final = -1
+"""The offset of a partition for which a transaction of the group is still to decide."""
+
+
 @dataclass(frozen=True, slots=True)
 class GroupOffset:
-    """What a group has committed for a partition."""
+    """What a group has committed for a partition; or ``UNDECIDED``."""
 
     offset: int
     metadata: str = ""
@@ -127,7 +131,7 @@ class MirrorCluster(Protocol):
     def group_ids(self) -> frozenset[str]: ...
 
     def committed(self, group_ids: Collection[str]) -> Mapping[str, GroupOffsets]:
-        """What is committed for good; a partition for which a transaction is still to decide is absent."""
+        """What is committed for good; ``UNDECIDED`` where a transaction is still to decide that."""
         ...
 
     def commit(self, group_id: str, offsets: GroupOffsets) -> None:

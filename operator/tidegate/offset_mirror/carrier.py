@@ -10,7 +10,7 @@ from typing import Final
 
 from tidegate.kafka.errors import GroupNotEmpty, KafkaFailure, Unavailable
 from tidegate.kafka.model import TopicPartition
-from tidegate.mirror.ports import GroupOffsets, MirrorCluster
+from tidegate.mirror.ports import UNDECIDED, GroupOffsets, MirrorCluster
 from tidegate.offset_mirror.carrying import NOTES, Carry, Notes, Standing, decide
 from tidegate.printable import visible
 from tidegate.resources.offset_mirror import CarriedGroups
@@ -69,7 +69,7 @@ class Carrier:
         same = {name for name, topic_id in source_ids.items() if name in now and now[name].topic_id == topic_id}
         ends = {p: end for p, end in ends.items() if p.topic in same}
         for group_id, offsets in of_source.items():
-            if copied := {p: one for p, one in offsets.items() if p in ends}:
+            if copied := {p: o for p, o in offsets.items() if p in ends and o.offset != UNDECIDED}:
                 source[group_id] = copied
         ids = [each for g in source for each in self._beside(g)]
         target, tally = self._target.committed(ids), _Tally()

@@ -13,7 +13,7 @@ from typing import Final
 
 from tidegate.kafka.model import TopicPartition
 from tidegate.kafka.names import is_allowed
-from tidegate.mirror.ports import GroupOffset, GroupOffsets
+from tidegate.mirror.ports import UNDECIDED, GroupOffset, GroupOffsets
 from tidegate.resources.offset_mirror import MirroredGroups
 
 OWN: Final = "tidegate."
@@ -58,7 +58,7 @@ class Standing:
     def adopted(self) -> GroupOffsets:
         if self.carrying or self.carried:
             return {}
-        return {p: there for p, there in self.target.items() if p.topic in self.adopts}
+        return {p: there for p, there in self.target.items() if p.topic in self.adopts and there.offset != UNDECIDED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,4 +119,4 @@ def decide(standing: Standing, ends: Mapping[TopicPartition, int]) -> Carry:
 
 def _ours(standing: Standing, partition: TopicPartition) -> set[int]:
     known = (standing.carrying.get(partition), standing.carried.get(partition), standing.adopted.get(partition))
-    return {one.offset for one in known if one is not None}
+    return {one.offset for one in known if one is not None} - {UNDECIDED}

@@ -11,7 +11,7 @@ from support.fake_kafka import FakeClock
 from support.mirror.fake_cluster import FakeMirrorCluster, Killed
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import TopicPartition
-from tidegate.mirror.ports import GroupOffset
+from tidegate.mirror.ports import UNDECIDED, GroupOffset
 from tidegate.offset_mirror.carrier import Carrier
 from tidegate.offset_mirror.carrying import Notes, selected
 from tidegate.resources.offset_mirror import CarriedGroups, MirroredGroups
@@ -130,6 +130,29 @@ def test_a_group_that_somebody_else_has_committed_for_is_left_alone(world: World
     del world.target.offsets["g"]
     world.carry()
     assert world.there == GroupOffset(90)
+
+
+def test_a_group_whose_transaction_is_to_decide_at_the_target_is_left_alone(world: World) -> None:
+    world.commit(50)
+    world.carry()
+    world.target.offsets["g"][P0] = GroupOffset(UNDECIDED)
+    world.commit(90)
+    told = world.carry()
+
+    assert (told.carried, told.in_use) == (0, 1)
+    assert world.there == GroupOffset(UNDECIDED)
+    # And is carried on once that was aborted.
+    world.target.offsets["g"][P0] = GroupOffset(50)
+    assert world.carry().carried == 1
+    assert world.there == GroupOffset(90)
+
+
+def test_what_a_transaction_is_to_decide_at_the_source_is_not_carried(world: World) -> None:
+    world.commit(UNDECIDED)
+    world.source.offsets["g"][P1] = GroupOffset(20)
+    world.carry()
+
+    assert world.target.offsets["g"] == {P1: GroupOffset(20)}
 
 
 def test_a_group_that_was_there_before_the_mirror_is_left_alone(world: World) -> None:
