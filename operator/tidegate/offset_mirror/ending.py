@@ -99,8 +99,8 @@ def _keeps(stuck: Mapping[TopicPartition, str]) -> str:
     partition = min(stuck)
     return (
         f"{len(stuck)} partition(s) of the target can't be fenced, such as {partition}: {stuck[partition]}. It is "
-        f"tried again. See to that, or delete topic {partition.topic} at the target, with all that it has: the "
-        "failover ends without it"
+        f"tried again. If that does not pass, see to it, or delete topic {partition.topic} at the target, with all "
+        "that it has: the failover ends without it"
     )
 
 

@@ -51,7 +51,7 @@ class Failover:
         if counts is None or not counts.total:
             return "nothing has been copied yet"
         if counts.in_sync < counts.total or counts.total != len(courses):
-            return f"{counts.in_sync} of {counts.total} copies are in sync"
+            return f"not all copies are in sync: {counts.in_sync} of {counts.total} are"
         return ""
 
     async def begin(

@@ -76,7 +76,10 @@ def test_what_keeps_a_copy_from_being_written_stays_to_be_seen(world: World) -> 
     assert said.reason == "CopiesDrifted"
     assert world.condition("Stalled").reason == "CopiesDrifted"
     assert "such as t-0: a batch for offset 20 has come to lie at 21" in said.message
-    assert "The failover waits: 1 of 2 copies are in sync; to fail over all the same, set spec" in said.message
+    assert (
+        "The failover waits: not all copies are in sync: 1 of 2 are; to fail over all the same, set spec"
+        in said.message
+    )
     assert world.status.failover is None
 
 
