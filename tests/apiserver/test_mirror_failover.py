@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -87,9 +88,10 @@ def test_a_consumer_goes_on_in_the_other_cluster_and_back(
 ) -> None:
     connect(resources, kafka, elsewhere)
     topic, group, of = make_topic(config=KEPT), unique("group"), ("-n", resources.namespace)
+    new = unique("new")
     RandomTopic(kafka.bootstrap, topic, seed=11).write(300)
     commit(kafka.bootstrap, group, topic, {0: 0})
-    resources.mirror("m", {"include": [topic]}, groups={"include": [group], "interval": "1s"})
+    resources.mirror("m", {"include": [topic, new]}, groups={"include": [group], "interval": "1s"})
     resources.wait_mirror("m", reason="CopiesInSync", timeout_s=90)
 
     before = Reader(kafka, group, topic)
@@ -104,10 +106,13 @@ def test_a_consumer_goes_on_in_the_other_cluster_and_back(
     assert producer.flush(30) == 0
     waits = shell("mirror", "failover", "m", "--timeout", "3s", *of, code=1)
     assert "the copies of 1 partition(s) lack 1 offset(s)" in waits
+    produce(kafka.bootstrap, make_topic(name=new), 1, 3)  # which is waited for as well
     producer.commit_transaction()
     told = shell("mirror", "failover", "m", *of)
     end = end_of(kafka, topic)
-    assert f"{topic}  0          {end}" in told
+    assert re.search(rf"^{topic} +0 +{end} +0$", told, re.MULTILINE)
+    assert re.search(rf"^{new} +0 +3 +0$", told, re.MULTILINE)
+    assert end_of(elsewhere, new) > 3
     assert committed(elsewhere.bootstrap, group, topic, 1) == {0: at}
 
     # The group and its producers move.
@@ -126,6 +131,10 @@ def test_a_consumer_goes_on_in_the_other_cluster_and_back(
     shell("mirror", "failback", "m", "--name", "back", *of)
     resources.wait_mirror("back", reason="CopiesInSync", timeout_s=90)
     until(lambda: committed(kafka.bootstrap, group, topic, 1) == {0: last}, "the group's offset is carried back")
+    assert resources.get_mirror("m")["status"]["failover"]["notCopied"] == 0
+    resources.delete_mirror("m")  # what was taken over is known by now
+    produce(elsewhere.bootstrap, new, 1, 2)
+    until(lambda: has_all(elsewhere, kafka, new), "it goes on without the other", timeout_s=60)
     shell("mirror", "failover", "back", *of)
     produce(kafka.bootstrap, topic, 1, 3)
     assert {o: r for o, r in consumed(kafka.bootstrap, topic)[2].items() if o in there} == there
@@ -133,7 +142,6 @@ def test_a_consumer_goes_on_in_the_other_cluster_and_back(
     again.read(lambda: len(again.offsets) == 3)
     again.close()
     assert min(again.offsets) >= last
-    assert resources.get_mirror("m")["status"]["failover"]["notCopied"] == 0
 
 
 def test_a_process_that_wakes_up_after_the_failover_changes_nothing(

@@ -292,6 +292,9 @@ class Resources:
     def delete_backup(self, name: str) -> None:
         self._custom.delete_namespaced_custom_object("tidegate.io", "v1alpha1", self.namespace, "offsetbackups", name)
 
+    def delete_mirror(self, name: str) -> None:
+        self._custom.delete_namespaced_custom_object("tidegate.io", "v1alpha1", self.namespace, "offsetmirrors", name)
+
     def delete_policy(self, name: str) -> None:
         self._custom.delete_namespaced_custom_object(
             "tidegate.io", "v1alpha1", self.namespace, "offsetresetpolicies", name
