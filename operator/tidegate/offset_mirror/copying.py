@@ -239,9 +239,10 @@ class Copying:
             for each in self._partitions.values():
                 each.grown.set()  # one partition without a leader must not hold up the others
             return
-        silent = sorted(before.keys() - bounds.keys())
-        such = f"such as {silent[0]}" if silent else ""
-        self._trouble = f"the source does not tell the ends of {len(silent)} log(s), {such}" if silent else ""
+        silent = before.keys() - bounds.keys()
+        self._trouble = (
+            f"the source does not tell the ends of {len(silent)} log(s), such as {min(silent)}" if silent else ""
+        )
         for partition, known in self._partitions.items():
             found = bounds.get(partition)
             # A partition that is not told of says itself what it meets with.

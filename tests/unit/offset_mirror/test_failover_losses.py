@@ -172,6 +172,20 @@ def test_what_is_not_known_is_not_said_to_be_nothing(happens: Callable[[World], 
     )
 
 
+def test_a_topic_that_is_not_selected_any_more_is_left_out(world: World) -> None:
+    world.here.create_topic("u", 1, {})
+    world.passes(lambda: len(world.status.topics) == 2)
+    world.copied()
+    del world.here.kept["u"]
+    world.passes(lambda: "SourceGone" in [row.state for row in world.status.topics])
+    world.spec["topics"] = {"include": ["t"]}
+    world.one_pass()
+    found = failed_over(world)
+
+    assert ([topic.name for topic in found.topics], found.not_copied) == (["t"], 0)
+    assert world.there.log("u").end == 0
+
+
 def test_a_partition_of_the_source_without_a_leader_leaves_the_others_to_be_counted(world: World) -> None:
     world.here.create_topic("u", 1, {})
     world.here.write("u", 2)
