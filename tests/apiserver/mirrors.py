@@ -14,10 +14,11 @@ KEPT = {"retention.ms": "-1"}
 
 
 def end_of(cluster: KafkaCluster, topic: str, partition: int = 0) -> int:
-    """0 where there is no such topic yet."""
+    """0 where there is no such topic, or partition, yet."""
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "looks", "log_level": 0})
     try:
-        if topic not in consumer.list_topics(timeout=30).topics:
+        found = consumer.list_topics(timeout=30).topics.get(topic)
+        if found is None or partition not in found.partitions:
             return 0
         return int(consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30, cached=False)[1])
     finally:
