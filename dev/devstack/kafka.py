@@ -256,13 +256,13 @@ def tool_command(main_class: str, *, heap: str = "256m", log: Path = Path("/dev/
     return [*_java(heap, log), main_class]
 
 
-def script_command(main_class: str, *, heap: str = "256M") -> list[str]:
+def script_command(main_class: str, *, heap: str = "256M", libs: Path | None = None) -> list[str]:
     """The command line with which Kafka's own script starts a tool (``bin/kafka-run-class.sh``): what a user has.
 
     For benchmarks that measure against the tool. ``heap``: 512M where the tool's script asks for it, as that of
-    ``kafka-consumer-perf-test.sh`` does.
+    ``kafka-consumer-perf-test.sh`` does. ``libs``: the folder of the program's jars, where it is not the broker's.
     """
-    return [*_java(heap, Path("/dev/null"), _AS_ITS_SCRIPT), main_class]
+    return [*_java(heap, Path("/dev/null"), _AS_ITS_SCRIPT, libs=libs), main_class]
 
 
 def living_brokers(address: str) -> set[int]:

@@ -265,6 +265,14 @@ KAFKA = maven_jars(
     f"jars-{KAFKA_VERSION}.sha256",
     (10, 60),
 )
+KAFKA_CONNECT = maven_jars(
+    f"kafka-connect-{KAFKA_VERSION}",
+    f"MirrorMaker {KAFKA_VERSION} (jars)",
+    DEV / "kafka" / "connect" / "pom.xml",
+    "jars.sha256",
+    (5, 60),
+)
+"""For benchmarks: made by those that measure against it."""
 SPARK_CONNECTOR = maven_jars(
     "spark-kafka-connector", "Spark-Kafka connector (jars)", DEV / "spark" / "pom.xml", "jars.sha256", (5, 30)
 )

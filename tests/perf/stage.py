@@ -34,6 +34,7 @@ class Stage:
     client: KafkaClient
     custom: kube.CustomObjectsApi
     core: kube.CoreV1Api
+    operator_pid: int
 
     def create(self, plural: str, kind: str, name: str, spec: dict[str, Any]) -> None:
         body = {"apiVersion": "tidegate.io/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec}
@@ -63,8 +64,8 @@ def set_stage() -> Iterator[Stage]:
         core = kube.CoreV1Api(api)
         core.create_namespace({"metadata": {"name": NAMESPACE}})
         client = KafkaClient(Connection(kafka.bootstrap))
-        stage = Stage(kafka.bootstrap, client, kube.CustomObjectsApi(api), core)
-        with OperatorProcess(server.kubeconfig, NAMESPACE, Path(folder), _DEFAULT_TICKS):
+        with OperatorProcess(server.kubeconfig, NAMESPACE, Path(folder), _DEFAULT_TICKS) as operator:
+            stage = Stage(kafka.bootstrap, client, kube.CustomObjectsApi(api), core, operator.pid)
             stage.create("kafkaconnections", "KafkaConnection", "kafka", {"bootstrapServers": kafka.bootstrap})
             wait(lambda: _ready(stage.get("kafkaconnections", "kafka")), "the connection is Ready")
             try:
