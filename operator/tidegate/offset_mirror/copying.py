@@ -19,6 +19,7 @@ from tidegate.offset_mirror.carrier import Carrier
 from tidegate.offset_mirror.carrying import NOTES, Notes
 from tidegate.offset_mirror.course import NEVER, WHEN_GROWN, Course, Limits, PartitionCopying
 from tidegate.offset_mirror.ids import ProducerIdsInStatus
+from tidegate.offset_mirror.looking import Looks
 from tidegate.offset_mirror.topics import Copied
 from tidegate.resources.offset_mirror import CarriedGroups
 from tidegate.threads import in_thread
@@ -70,7 +71,7 @@ class Copying:
         name: str,
         look_s: float,
     ) -> None:
-        """``look_s``: how often the source's ends are asked for, for all partitions at once."""
+        """``look_s``: how often the ends of a source that does not grow are asked for, for all partitions at once."""
         self._look_s = look_s
         self._clusters = clusters
         self._limits = limits
@@ -225,11 +226,13 @@ class Copying:
 
     async def _follow(self) -> None:
         """What the source has, for all partitions at once."""
+        looks = Looks(self._look_s)
         while True:
-            await self._look()
-            await asyncio.sleep(self._look_s)
+            grown = await self._look()
+            await asyncio.sleep(looks.next_s(len(self._partitions), grown))
 
-    async def _look(self) -> None:
+    async def _look(self) -> int:
+        """How many partitions have something to copy."""
         before = {partition: each.copying.offset for partition, each in self._partitions.items()}
         at_s = self._limits.now_s()
         try:
@@ -238,16 +241,20 @@ class Copying:
             self._trouble = str(failure)
             for each in self._partitions.values():
                 each.grown.set()  # one partition without a leader must not hold up the others
-            return
+            return 0
         silent = before.keys() - bounds.keys()
         self._trouble = (
             f"the source does not tell the ends of {len(silent)} log(s), such as {min(silent)}" if silent else ""
         )
+        grown = 0
         for partition, known in self._partitions.items():
             found = bounds.get(partition)
-            # A partition that is not told of says itself what it meets with.
-            if partition in silent or (found is not None and known.copying.saw(found, before[partition], at_s)):
+            if found is not None and known.copying.saw(found, before[partition], at_s):
+                grown += 1
                 known.grown.set()
+            elif partition in silent:
+                known.grown.set()  # it says itself what it meets with
+        return grown
 
     def _may_write(self) -> bool:
         return not self._ended and self._limits.may_write()
