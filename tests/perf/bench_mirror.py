@@ -34,6 +34,7 @@ from perf.stage import Stage, set_stage, wait
 
 PARTITIONS = 4
 BYTES = 400_000_000
+LEAST_BYTES = 40_000_000
 SIZES = (100, 1_000)
 SMALL_BATCH = 10
 PER_SECOND = 1_000
@@ -93,6 +94,8 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--bytes", type=int, default=BYTES, help="of values, in each topic that is copied")
     parser.add_argument("--seconds", type=float, default=LAG_S, help="of each measurement of lag")
     options = parser.parse_args(arguments)
+    if options.bytes < LEAST_BYTES:
+        parser.error(f"less than {LEAST_BYTES:,} bytes take too little CPU time to be measured in ticks of 10 ms")
     runs: int = options.runs
     libs = KAFKA_CONNECT.folder()
     with set_stage() as stage, KafkaCluster.start() as there:
