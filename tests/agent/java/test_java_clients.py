@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from functools import partial
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -174,6 +177,32 @@ def test_commits_of_smallrye(quiet_scene: Scene, jvms: Jvms, commit: str) -> Non
     """By each strategy of its Kafka connector, which is Quarkus'."""
     start = partial(quiet_scene.application, jvms(SMALLRYE).application, style="smallrye-listener", commit=commit)
     java_scenes.its_commits_go_on_after_resets(quiet_scene, start)
+
+
+@contextmanager
+def smallrye_alone(scene: Scene, commit: str, group: str) -> Iterator[gate_scenes.Start]:
+    """Starts its consumers without the agent, by how they commit and their kind of group."""
+    protocol, config = java_scenes.KINDS_OF_GROUPS[group]
+    with JavaProcess(replace(SMALLRYE, protocol=protocol), {}) as jvm:
+        yield partial(scene.application, jvm.application, style="smallrye-listener", commit=commit, config=config)
+
+
+@pytest.mark.parametrize(
+    ("commit", "group"), first_by_day(*product(("throttled", "ignore"), java_scenes.KINDS_OF_GROUPS))
+)
+def test_commits_of_smallrye_without_the_agent(quiet_scene: Scene, tmp_path: Path, commit: str, group: str) -> None:
+    with smallrye_alone(quiet_scene, commit, group) as start:
+        java_scenes.its_commits_go_on_after_a_run(quiet_scene, start, tmp_path)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("group", java_scenes.KINDS_OF_GROUPS)
+def test_commits_of_smallrye_without_the_agent_by_strategy_latest(
+    quiet_scene: Scene, tmp_path: Path, group: str
+) -> None:
+    """It knows of no rebalance, and goes by the offset that it has committed last."""
+    with smallrye_alone(quiet_scene, "latest", group) as start:
+        java_scenes.its_commits_go_on_only_after_a_restart(quiet_scene, start, tmp_path)
 
 
 @pytest.mark.nightly
