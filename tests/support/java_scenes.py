@@ -173,7 +173,7 @@ def a_listener_is_paused_and_reset(scene: Scene, start: Start) -> None:
 def its_commits_go_on_after_resets(scene: Scene, start: Start) -> None:
     """To an earlier and to a later offset, where nobody writes: what it commits comes to the end all the same, not
     only once it is past the place at which it was before."""
-    application = _at_the_end(scene, start)
+    application = at_the_end(scene, start)
     ack = scene.close_gate()
     scene.write(10, 1)
     scene.until(lambda: scene.committed(1) == 210, "the other partition goes on")
@@ -201,7 +201,7 @@ def _goes_on_at(scene: Scene, target: int, end: int) -> None:
 
 def its_commits_go_on_after_a_run(scene: Scene, start: Start, folder: Path) -> None:
     """Nobody in it runs the agent: a run, as the operator executes it, moves the partition by a rebalance."""
-    application = _at_the_end(scene, start)
+    application = at_the_end(scene, start)
     began = time.monotonic()
     result = reset_by_a_run(scene, 50, folder)
     scene.until(lambda: scene.offsets(0, began) == list(range(50, 200)), "all from the target on is read")
@@ -213,7 +213,7 @@ def its_commits_go_on_after_a_run(scene: Scene, start: Start, folder: Path) -> N
 def its_commits_go_on_only_after_a_restart(scene: Scene, start: Start, folder: Path) -> None:
     """As `its_commits_go_on_after_a_run`, of one that commits nothing before the place at which it was: the run ends
     all the same, and says that nobody is known to read from the target."""
-    application = _at_the_end(scene, start)
+    application = at_the_end(scene, start)
     began = time.monotonic()
     result = reset_by_a_run(scene, 50, folder)
     scene.until(lambda: scene.offsets(0, began) == list(range(50, 200)), "all from the target on is read")
@@ -230,7 +230,7 @@ def its_commits_go_on_only_after_a_restart(scene: Scene, start: Start, folder: P
     assert "1 partition(s) not known to be read from there yet" in result.message, result
 
 
-def _at_the_end(scene: Scene, start: Start) -> Application:
+def at_the_end(scene: Scene, start: Start) -> Application:
     """An application that has read and committed 200 records of each partition."""
     for partition in (0, 1):
         scene.write(200, partition)

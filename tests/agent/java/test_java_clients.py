@@ -21,6 +21,9 @@ from support import gate_scenes, java_scenes
 from support.gated_applications import Scene
 from support.java_applications import SMALLRYE_CLIENT, Java, JavaProcess, Packaging, agent_environment
 from support.stack_fixtures import MakeTopic, Unique
+from tidegate.reset.model.result import RunResult
+from tidegate.reset.planning.refusals import UNSUPPORTED_GROUP
+from tidegate.resources.reset import ResetPhase
 
 pytestmark = pytest.mark.at_once(2)
 
@@ -215,6 +218,30 @@ def test_commits_of_smallrye_without_the_agent_by_strategy_latest(
 def test_topologies_of_kafka_streams(scene: Scene, jvms: Jvms, play: gate_scenes.Play, commit: str) -> None:
     """Without state; they commit by themselves, every 0.3 s or in transactions."""
     play(scene, partial(scene.application, jvms(STREAMS).application, style="streams-listener", commit=commit))
+
+
+def stopped_streams(scene: Scene, style: str, folder: Path, **job: Any) -> RunResult:
+    """How a reset ends of a topology that has committed all and was stopped; nobody runs the agent."""
+    with JavaProcess(STREAMS, {}) as jvm:
+        job["config"] = {"state.dir": str(folder / "state")}
+        java_scenes.at_the_end(scene, partial(scene.application, jvm.application, style=style, **job)).stop()
+    scene.until(lambda: not scene.client.groups([scene.group])[scene.group].has_members, "the group has no members")
+    return java_scenes.reset_by_a_run(scene, 50, folder)
+
+
+@pytest.mark.parametrize("commit", first_by_day(("auto",), ("transaction",)))
+def test_a_stopped_topology_with_a_state_store_is_not_reset(quiet_scene: Scene, tmp_path: Path, commit: str) -> None:
+    result = stopped_streams(quiet_scene, "streams-counting-listener", tmp_path, commit=commit)
+    assert (result.phase, result.reason) == (ResetPhase.FAILED, UNSUPPORTED_GROUP), result
+    assert f"{quiet_scene.group}-count-changelog" in result.message
+    assert quiet_scene.committed() == 200
+
+
+@pytest.mark.nightly
+def test_a_stopped_topology_without_state_is_reset(quiet_scene: Scene, tmp_path: Path) -> None:
+    result = stopped_streams(quiet_scene, "streams-listener", tmp_path)
+    assert result.phase is ResetPhase.SUCCEEDED, result
+    assert quiet_scene.committed() == 50
 
 
 @pytest.mark.parametrize(
