@@ -13,7 +13,7 @@ import yaml
 
 from demo.access_log import read_requests
 from demo.by_content import first_logged, place_of
-from demo.lookout import ALL, Lookout, consumer_processes, stored_run
+from demo.lookout import ALL, Lookout, Shown, consumer_processes, stored_run
 from demo.pausing import STANDS_S, PauseFacts, Reading, judge_pause
 from demo.screen import Screen
 from demo.stage import (
@@ -123,6 +123,7 @@ class _Play:
         pause = self._pause_and_reset(asked_time)
 
         self.lookout.headline("The traffic ends; the consumers read to the end")
+        self.lookout.turn_to(None)
         self.web.stop()
         ends = self.web.ends(ALL)
         for fleet, group in ((self.fleet, GROUP), (self.watchers, WATCHERS)):
@@ -234,6 +235,7 @@ class _Play:
         if set(owners.values()) != {JAVA, PYTHON}:
             raise StoryError(f"a partition of each consumer of {WATCHERS} is to be paused; their owners: {owners}")
         whose = " and ".join(f"{p[1]} ({owner})" for p, owner in owners.items())
+        self.lookout.turn_to(Shown(WATCHERS, self.watchers))
         self.lookout.headline(f"Group {WATCHERS} runs the agent: its partitions {whose} are paused, the rest flows")
         self.screen.say(
             f"its consumers know nothing of it: {JAVA}'s was started with -javaagent:tidegate-agent.jar, {PYTHON}'s "
@@ -243,6 +245,7 @@ class _Play:
         self._apply("pause.yaml")
         status = self._wait_paused()
         paused_at = time.time()
+        self.lookout.turn_to(Shown(WATCHERS, self.watchers, frozenset(paused)))
         rows: list[dict[str, Any]] = status.get("partitions", [])
         stopped_at = {p: row["offset"] for p in paused for row in rows if row["partition"] == p[1] and "offset" in row}
         self.screen.say(f"paused {paused_at - applied_at:.1f} s after it was applied: {status['paused']} partition(s)")
@@ -257,11 +260,13 @@ class _Play:
             self._check_operator()
             time.sleep(_LOOK_S)
         self.watchers.wait_read_to({p: end for p, end in ends.items() if p not in paused})
+        self.screen.table(self.lookout.look())
         released_at = time.time()
         self.stage.cluster.delete(API_VERSION, "ConsumerGroupPause", WATCHERS, NAMESPACE)
         self.screen.act(f"kubectl delete consumergrouppause {WATCHERS}", "", "deleted")
         self.watchers.wait_flowing(paused, since=released_at)
         flowed_at = time.time()
+        self.lookout.turn_to(Shown(WATCHERS, self.watchers))
         self.screen.say(f"partitions {whose} of {WATCHERS} flow again")
         return PauseFacts(
             owners=owners,
