@@ -29,12 +29,14 @@ def main() -> int:
         from demo.traffic import TrafficError
         from devstack import StackError
         from support.clients import FleetError
+        from support.clients.java import java_classes
     except ModuleNotFoundError as absent:
         print(f"missing: Python package {absent.name}; run `make demo`, which installs what is needed", file=sys.stderr)
         return 2
     # As Ctrl-C: everything that was started is ended on the way out.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
+        java_classes()  # compiled once; its progress would spoil a live view
         with open_screen(plain=options.plain) as screen:
             return 0 if tell(screen) else 1
     except (StackError, ClusterError) as failure:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -30,13 +31,22 @@ ALL: Final[tuple[Partition, ...]] = tuple((TOPIC, number) for number in range(PA
 _LOOK_S: Final = 0.25
 
 
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A group, its consumers, and which of its partitions are paused."""
+
+    group: str
+    fleet: ConsumerFleet
+    paused: frozenset[Partition] = frozenset()
+
+
 class Lookout:
     """From entering the ``with`` block until leaving it. What it sees is for the eye; the verdict looks for itself."""
 
     def __init__(self, stage: Stage, traffic: Traffic, fleet: ConsumerFleet, screen: Screen) -> None:
         self._stage = stage
         self._traffic = traffic
-        self._fleet = fleet
+        self._first = self._shown = Shown(GROUP, fleet)
         self._screen = screen
         self._lock = threading.Lock()
         self._headline = f"Four consumers join group {GROUP}"
@@ -58,6 +68,12 @@ class Lookout:
         with self._lock:
             self._run = RunPicture(run_id, datetime.now(UTC))
 
+    def turn_to(self, shown: Shown | None) -> None:
+        """Show another group from now on; ``None``: the first one again, with its run."""
+        with self._lock:
+            self._shown = shown or self._first
+            self._committed = {}
+
     def look(self) -> tuple[Row, ...]:
         """The partitions as they are now. Raises ``KafkaFailure``."""
         self._look_at_kafka()
@@ -67,11 +83,12 @@ class Lookout:
     def rows(self) -> tuple[Row, ...]:
         """The partitions as they were seen last."""
         with self._lock:
-            committed, run = self._committed, self._run
-        owners, ends = self._fleet.owners(), self._traffic.ends(ALL)
+            committed, shown = self._committed, self._shown
+            run = self._run if shown is self._first else None
+        owners, ends = shown.fleet.owners(), self._traffic.ends(ALL)
         found = []
         for partition in ALL:
-            last = self._fleet.last_delivery(partition)
+            last = shown.fleet.last_delivery(partition)
             found.append(
                 Row(
                     partition=partition,
@@ -81,6 +98,7 @@ class Lookout:
                     # The consumer may have a record before its acknowledgement has come back.
                     end=max(ends[partition], last.offset + 1 if last is not None else 0),
                     target=run.targets.get(partition) if run is not None else None,
+                    is_paused=partition in shown.paused,
                 )
             )
         return tuple(found)
@@ -109,10 +127,14 @@ class Lookout:
             raise
 
     def _look_at_kafka(self) -> None:
-        committed = {(p.topic, p.partition): o for p, o in self._stage.kafka.committed(GROUP).items()}
+        with self._lock:
+            shown = self._shown
+        committed = {(p.topic, p.partition): o for p, o in self._stage.kafka.committed(shown.group).items()}
         consumers = consumer_processes()
         with self._lock:
-            self._committed, self._consumers = committed, consumers
+            self._consumers = consumers
+            if self._shown is shown:
+                self._committed = committed
 
     def _look_at_the_run(self) -> None:
         with self._lock:
@@ -129,6 +151,8 @@ class Lookout:
     def _picture(self) -> Picture:
         rows = self.rows()
         with self._lock:
+            if self._shown is not self._first:
+                return Picture(self._headline, rows, consumers=self._consumers)
             return Picture(self._headline, rows, self._run, self._happenings, self._consumers)
 
 

@@ -20,6 +20,7 @@ class Row:
     position: int | None
     end: int
     target: int | None
+    is_paused: bool = False
 
     @property
     def lag(self) -> int | None:

@@ -129,12 +129,12 @@ def _partitions(picture: Picture) -> Table:
     for name in ("committed", "position", "end", "lag", "target"):
         table.add_column(name, justify="right")
     for row in picture.rows:
-        moved = row.target is not None
+        moved, number = row.target is not None, f"{row.partition[1]}{' paused' if row.is_paused else ''}"
         owner = row.owner or "-"
         if owner in picture.consumers:
             owner = f"{owner} (process {picture.consumers[owner]})"
         table.add_row(
-            Text(f"{'▶ ' if moved else '  '}{row.partition[1]}", style="bold yellow" if moved else ""),
+            Text(f"{'▶ ' if moved else '  '}{number}", style="bold yellow" if moved or row.is_paused else ""),
             owner,
             _number(row.committed),
             _number(row.position),
@@ -224,7 +224,7 @@ class PlainScreen:
             numbers = (
                 f"{_number(row.committed):>10}{_number(row.position):>10}{_number(row.end):>8}{_number(row.lag):>7}"
             )
-            target = f"{row.target:>9,}" if row.target is not None else ""
+            target = f"{row.target:>9,}" if row.target is not None else "   paused" if row.is_paused else ""
             print(f"    {name:<14}{row.owner or '-':<7}{numbers}{target}", flush=True)
 
     def verdict(self, lines: Sequence[tuple[bool | None, str]], *, well: bool) -> None:

@@ -13,7 +13,7 @@ import yaml
 
 from demo.access_log import read_requests
 from demo.by_content import first_logged, place_of
-from demo.lookout import ALL, Lookout, consumer_processes, stored_run
+from demo.lookout import ALL, Lookout, Shown, consumer_processes, stored_run
 from demo.pausing import STANDS_S, PauseFacts, Reading, judge_pause
 from demo.screen import Screen
 from demo.stage import (
@@ -21,7 +21,9 @@ from demo.stage import (
     CONNECTION,
     CONTROL_TOPIC,
     GROUP,
+    JAVA,
     NAMESPACE,
+    PYTHON,
     TOPIC,
     WATCHERS,
     Stage,
@@ -29,7 +31,7 @@ from demo.stage import (
 )
 from demo.traffic import Traffic
 from demo.verdict import History, RunFacts, judge, stood_at
-from support.clients import ConsumerFleet
+from support.clients import ClientKind, ConsumerFleet
 from support.deliveries import Partition
 from tidegate.resources.reset import ResetPhase
 
@@ -62,11 +64,10 @@ def tell(screen: Screen) -> bool:
         screen.say(f"{sent:,} requests of the past are on the topic, each with its own time, keyed by client")
         with (
             ConsumerFleet("librdkafka", stage.bootstrap, GROUP, [TOPIC], members=4, processes=4) as fleet,
-            ConsumerFleet(
-                "librdkafka", stage.bootstrap, WATCHERS, [TOPIC], 2, agent=True, control_topic=CONTROL_TOPIC
-            ) as watchers,
+            _watchers(stage) as watchers,
             Lookout(stage, web, fleet, screen) as lookout,
         ):
+            watchers.add(JAVA, kind=ClientKind.JAVA)
             fleet.wait_assigned(ALL)
             watchers.wait_assigned(ALL)
             web.begin()
@@ -75,6 +76,20 @@ def tell(screen: Screen) -> bool:
             )
             _wait_until_committed(lookout)
             return _Play(stage, web, fleet, watchers, lookout, screen).perform()
+
+
+def _watchers(stage: Stage) -> ConsumerFleet:
+    """Named by what they are written in: Java's is the first by name, so the assignor gives it the first half."""
+    return ConsumerFleet(
+        "librdkafka",
+        stage.bootstrap,
+        WATCHERS,
+        [TOPIC],
+        [PYTHON],
+        client_ids=True,
+        agent=True,
+        control_topic=CONTROL_TOPIC,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +123,7 @@ class _Play:
         pause = self._pause_and_reset(asked_time)
 
         self.lookout.headline("The traffic ends; the consumers read to the end")
+        self.lookout.turn_to(None)
         self.web.stop()
         ends = self.web.ends(ALL)
         for fleet, group in ((self.fleet, GROUP), (self.watchers, WATCHERS)):
@@ -126,7 +142,8 @@ class _Play:
                 runs=(replay, undo, by_content),
             )
         )
-        paused = judge_pause(pause, Reading(self.watchers.records(), self.web.acked(), self._committed(WATCHERS)))
+        read = Reading(self.watchers.records(), self.watchers.events(), self.web.acked(), self._committed(WATCHERS))
+        paused = judge_pause(pause, read)
         well = judgement.well and all(f.passed is not False for f in paused)
         self.screen.table(self.lookout.look())
         self.screen.verdict([(f.passed, f.sentence) for f in (*judgement.findings, *paused)], well=well)
@@ -211,36 +228,48 @@ class _Play:
             time.sleep(_LOOK_S)
 
     def _pause_and_reset(self, asked_time: datetime) -> PauseFacts:
-        """The second group, whose consumers run the agent: one partition is paused, reset while paused, let go."""
-        partition = ALL[5]
-        self.lookout.headline(
-            f"Group {WATCHERS} runs the agent: its partition {partition[1]} is paused, the rest flows"
+        """The second group, whose consumers run the agent: a partition of each is paused, reset while paused, let
+        go."""
+        paused = (ALL[3], ALL[5])
+        owners = {p: self.watchers.owners()[p] for p in paused}
+        if set(owners.values()) != {JAVA, PYTHON}:
+            raise StoryError(f"a partition of each consumer of {WATCHERS} is to be paused; their owners: {owners}")
+        whose = " and ".join(f"{p[1]} ({owner})" for p, owner in owners.items())
+        self.lookout.turn_to(Shown(WATCHERS, self.watchers))
+        self.lookout.headline(f"Group {WATCHERS} runs the agent: its partitions {whose} are paused, the rest flows")
+        self.screen.say(
+            f"its consumers know nothing of it: {JAVA}'s was started with -javaagent:tidegate-agent.jar, {PYTHON}'s "
+            "with TIDEGATE_AGENT=1"
         )
         applied_at = time.time()
         self._apply("pause.yaml")
         status = self._wait_paused()
         paused_at = time.time()
+        self.lookout.turn_to(Shown(WATCHERS, self.watchers, frozenset(paused)))
         rows: list[dict[str, Any]] = status.get("partitions", [])
-        stopped_at = next((row.get("offset") for row in rows if row["partition"] == partition[1]), None)
+        stopped_at = {p: row["offset"] for p in paused for row in rows if row["partition"] == p[1] and "offset" in row}
         self.screen.say(f"paused {paused_at - applied_at:.1f} s after it was applied: {status['paused']} partition(s)")
-        self.lookout.headline(f"Group {WATCHERS}: the paused partition goes back to 18 May, and stays paused")
+        self.lookout.headline(f"Group {WATCHERS}: the paused partitions go back to 18 May, and stay paused")
         reset_began = time.time()
         reset = self._apply_and_wait("replay-while-paused.yaml")["status"]
-        target = self._committed(WATCHERS).get(partition)
+        committed = self._committed(WATCHERS)
         self.screen.say(f"reset replay-while-paused: {reset['phase']} by way of {reset.get('way')}")
         ends = self.web.ends(ALL)
         deadline = time.monotonic() + STANDS_S
         while time.monotonic() < deadline:
             self._check_operator()
             time.sleep(_LOOK_S)
-        self.watchers.wait_read_to({p: end for p, end in ends.items() if p != partition})
+        self.watchers.wait_read_to({p: end for p, end in ends.items() if p not in paused})
+        self.screen.table(self.lookout.look())
         released_at = time.time()
         self.stage.cluster.delete(API_VERSION, "ConsumerGroupPause", WATCHERS, NAMESPACE)
         self.screen.act(f"kubectl delete consumergrouppause {WATCHERS}", "", "deleted")
-        self.watchers.wait_flowing([partition], since=released_at)
-        self.screen.say(f"partition {partition[1]} of {WATCHERS} flows again")
+        self.watchers.wait_flowing(paused, since=released_at)
+        flowed_at = time.time()
+        self.lookout.turn_to(Shown(WATCHERS, self.watchers))
+        self.screen.say(f"partitions {whose} of {WATCHERS} flow again")
         return PauseFacts(
-            partition=partition,
+            owners=owners,
             applied_at=applied_at,
             paused_at=paused_at,
             stopped_at=stopped_at,
@@ -248,10 +277,11 @@ class _Play:
             phase=reset["phase"],
             way=reset.get("way", "none"),
             message=str(reset),
-            target=target,
-            expected=self.web.first_offsets_at(asked_time, [partition])[partition],
+            targets={p: committed[p] for p in paused if p in committed},
+            expected=self.web.first_offsets_at(asked_time, paused),
             ends=ends,
             released_at=released_at,
+            flowed_at=flowed_at,
         )
 
     def _wait_paused(self) -> dict[str, Any]:

@@ -62,15 +62,30 @@ def linux() -> None:
         raise MissingPrerequisiteError(f"missing: Linux (this is {sys.platform}); run it in a Linux VM or container")
 
 
-def java() -> Tool:
-    """Java of ``JAVA_HOME``, or else of ``PATH``."""
+def _java() -> str | None:
+    """Of ``JAVA_HOME``, or else of ``PATH``."""
     home = os.environ.get("JAVA_HOME")
     in_home = Path(home, "bin", "java") if home else None
-    path = str(in_home) if in_home and in_home.is_file() else shutil.which("java")
+    return str(in_home) if in_home and in_home.is_file() else shutil.which("java")
+
+
+def java() -> Tool:
+    """Java of ``JAVA_HOME``, or else of ``PATH``."""
+    path = _java()
     version = _version(_output([path, "-version"]), r'version "(\d+(?:\.\d+)*)') if path else ()
     return _checked(
-        "Java", path, version, JAVA_AT_LEAST, "runs Kafka and Spark", "e.g. apt-get install openjdk-17-jre-headless"
+        "Java", path, version, JAVA_AT_LEAST, "runs Kafka and Spark", "e.g. apt-get install openjdk-17-jdk-headless"
     )
+
+
+def java_compiler() -> Tool:
+    """The compiler beside that Java, as Maven wants it, or else of ``PATH``: a Java runtime alone has none."""
+    runtime = _java()
+    beside = Path(runtime).resolve().with_name("javac") if runtime else None
+    path = str(beside) if beside and beside.is_file() else shutil.which("javac")
+    version = _version(_output([path, "-version"]), r"javac (\d+(?:\.\d+)*)") if path else ()
+    install = "e.g. apt-get install openjdk-17-jdk-headless"
+    return _checked("JDK", path, version, JAVA_AT_LEAST, "its javac compiles the Java agent", install)
 
 
 def maven() -> Tool:
@@ -99,7 +114,7 @@ def openssl() -> Tool:
 def missing() -> list[str]:
     """One line for each prerequisite that is not there; empty when all are."""
     lines: list[str] = []
-    checks: tuple[Callable[[], object], ...] = (linux, java, maven, go, openssl)
+    checks: tuple[Callable[[], object], ...] = (linux, java, java_compiler, maven, go, openssl)
     for check in checks:
         try:
             check()

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from devstack.java_agent import java_agent
 from devstack.java_clients import CLIENT_VERSIONS, kafka_client
 from devstack.toolcache import (
     COREDNS,
@@ -24,7 +25,8 @@ from devstack.toolcache import (
 )
 
 UP: Final[tuple[Tool, ...]] = (KAFKA, ETCD, KUBE_APISERVER)
-DEMO: Final = (KAFKA, SPARK_CONNECTOR, ETCD, KUBE_APISERVER)
+JAVA_AGENT: Final = java_agent()
+DEMO: Final = (KAFKA, SPARK_CONNECTOR, JAVA_AGENT, ETCD, KUBE_APISERVER)
 OLD_KAFKA: Final = kafka_broker(OLD_KAFKA_VERSION)
 OLDEST_AND_NEWEST_CLIENT: Final = (kafka_client(CLIENT_VERSIONS[0]), kafka_client(CLIENT_VERSIONS[-1]))
 TEST: Final = (*DEMO, OLD_KAFKA, *OLDEST_AND_NEWEST_CLIENT, SPARK_OPERATOR_FILES, HELM, KUBE_SCORE)

@@ -19,6 +19,9 @@ from typing import Any, Final, Protocol
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as ClientTopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from kafka import KafkaConsumer
+from kafka.structs import OffsetAndMetadata
+from kafka.structs import TopicPartition as KafkaPartition
 
 from support.fake_kafka import FakeClock, FakeConsumer, FakeKafka, FakeProducer
 from tidegate.clock import Clock, SystemClock
@@ -96,6 +99,10 @@ class World(Protocol):
     ) -> WorldConsumer:
         """Start a consumer; returns when the group is stable. ``assignor``: of a classic group, the client's default
         without."""
+        ...
+
+    def leave_commit(self, group_id: str, partition: TopicPartition, metadata: str) -> None:
+        """A commit with this metadata, in a group that nobody is in."""
         ...
 
     def producer(self, *, timeout_s: float = 60.0) -> WorldProducer:
@@ -199,6 +206,9 @@ class FakeWorld:
         ).start()
         _wait_stable(self, group_id)
         return consumer
+
+    def leave_commit(self, group_id: str, partition: TopicPartition, metadata: str) -> None:
+        self._kafka.commit_directly(group_id, {partition: 0}, metadata)
 
     def producer(self, *, timeout_s: float = 60.0) -> FakeProducer:
         return FakeProducer(self._kafka, timeout_s=timeout_s)
@@ -307,6 +317,14 @@ class RealWorld:
         self._consumers.append(consumer)
         _wait_stable(self, group_id)
         return consumer
+
+    def leave_commit(self, group_id: str, partition: TopicPartition, metadata: str) -> None:
+        # confluent-kafka writes a byte more.
+        consumer = KafkaConsumer(bootstrap_servers=self._bootstrap, group_id=group_id, enable_auto_commit=False)
+        place = KafkaPartition(partition.topic, partition.partition)
+        consumer.assign([place])
+        consumer.commit({place: OffsetAndMetadata(0, metadata, -1)})
+        consumer.close()
 
     def producer(self, *, timeout_s: float = 60.0) -> _RealProducer:
         return _RealProducer(self._bootstrap, timeout_s)

@@ -10,6 +10,7 @@ import pytest
 
 from contract.kafka_worlds import HEARTBEAT_S, FakeWorld, RealWorld, World, commit_plainly, new_group, until
 from support import fake_kafka
+from support.stopped_streams import METADATA_1, METADATA_2
 from tidegate.kafka.errors import (
     Fenced,
     GroupNotEmpty,
@@ -274,6 +275,21 @@ def test_an_unknown_group_has_no_committed_offsets(world: World) -> None:
     [partition], group_id = partitions_of(world.create_topic(1), 1), new_group()
     assert world.kafka.committed(group_id) == {}
     assert world.kafka.committed(group_id, [partition]) == {}
+
+
+def test_groups_that_kafka_streams_has_committed_to(world: World) -> None:
+    """One commit of several tells, also beside those that somebody has replaced."""
+    first, second = partitions_of(world.create_topic(2), 2)
+    old, new, other, plain = (new_group() for _ in range(4))
+    world.leave_commit(old, first, METADATA_1)
+    world.leave_commit(old, second, "")
+    world.leave_commit(new, first, METADATA_2)
+    world.leave_commit(other, first, "checked by hand")
+    commit_plainly(world, plain, {first: 1})
+    groups = [old, new, other, plain, new_group()]
+    assert world.kafka.committed_by_streams(groups) == {old, new}
+    assert world.kafka.committed_by_streams(groups[2:]) == frozenset()
+    assert world.kafka.committed_by_streams([]) == frozenset()
 
 
 def test_committed_offsets_of_many_groups(world: World) -> None:

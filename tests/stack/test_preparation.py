@@ -54,7 +54,9 @@ def make_there(*made: Tool) -> None:
 
 
 def test_the_demo_needs_neither_helm_nor_what_a_node_needs() -> None:
-    assert [tool.name for tool in tools.DEMO] == ["kafka-4.3.1", "spark-kafka-connector", "etcd", "kube-apiserver"]
+    assert [tool.name for tool in tools.DEMO] == [
+        *("kafka-4.3.1", "spark-kafka-connector", "java-agent", "etcd", "kube-apiserver"),
+    ]
 
 
 @pytest.mark.usefixtures("empty_cache")
@@ -64,19 +66,19 @@ def test_what_is_not_there_is_told_with_how_long_it_takes(project: Path) -> None
     told = announcement(COMMANDS["demo"], steps(COMMANDS["demo"], project)).splitlines()
 
     assert told[0] == "To be made first, once, in about 4 to 8 min on two cores:"
-    assert [line.split(" (")[0].split()[0] for line in told[1:6]] == [
-        *("Python", "Kafka", "Spark-Kafka", "etcd", "kube-apiserver"),
+    assert [line.split(" (")[0].split()[0] for line in told[1:7]] == [
+        *("Python", "Kafka", "Spark-Kafka", "the", "etcd", "kube-apiserver"),
     ]
-    assert told[5].endswith(" (3 to 4 min)")
-    assert told[6].startswith("The demo starts")
+    assert told[6].endswith(" (3 to 4 min)")
+    assert told[7].startswith("The demo starts")
 
 
 @pytest.mark.usefixtures("empty_cache")
 def test_what_is_there_is_not_made_again(project: Path) -> None:
     make_there(tools.KAFKA, tools.KUBE_APISERVER)
-    assert [step.label.split()[0] for step in steps(COMMANDS["demo"], project)] == ["Spark-Kafka", "etcd"]
+    assert [step.label.split()[0] for step in steps(COMMANDS["demo"], project)] == ["Spark-Kafka", "the", "etcd"]
 
-    make_there(tools.SPARK_CONNECTOR, tools.ETCD)
+    make_there(tools.SPARK_CONNECTOR, tools.JAVA_AGENT, tools.ETCD)
     assert announcement(COMMANDS["demo"], steps(COMMANDS["demo"], project)).startswith("Everything is there. The demo")
 
 

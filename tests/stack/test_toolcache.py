@@ -71,11 +71,23 @@ def test_missing_prerequisites_are_named_in_one_line_each(tmp_path: Path) -> Non
     lines = done.stderr.splitlines()
     assert [line.split(" (")[0] for line in lines] == [
         "missing: Java >= 17",
+        "missing: JDK >= 17",
         "missing: Maven >= 3.6.3",
         "missing: Go >= 1.26.0",
         "missing: OpenSSL >= 1.1",
     ]
     assert all("install it: " in line for line in lines)
+
+
+def test_a_java_runtime_is_no_jdk(tmp_path: Path) -> None:
+    java = tmp_path / "java"
+    java.write_text("#!/bin/sh\necho 'openjdk version \"17.0.9\" 2023-10-17' >&2\n")
+    java.chmod(0o755)
+    environment = {"PATH": str(tmp_path), "TIDEGATE_CACHE": str(tmp_path), "HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, STACK, "build"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stderr.startswith("missing: JDK >= 17 (its javac compiles the Java agent); install it: ")
 
 
 def test_a_tool_that_is_too_old_is_named_with_its_version(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from support.fake_control import FakeControlTopics
 from support.fake_offset_retention import FakeOffsetRetention
 from tidegate.control.records import Ack
 from tidegate.control.standing import managed_members
+from tidegate.kafka import streams
 from tidegate.kafka.capabilities import KNOWN_VERSIONS, PROBE_FAILED, PROBE_REFUSED, Capabilities, Capability, kind_of
 from tidegate.kafka.errors import (
     CommitRefused,
@@ -291,9 +292,12 @@ class FakeKafka:
         """The partition has no leader: whoever asks for its offsets gets no answer."""
         self._log(partition).offline = True
 
-    def commit_directly(self, group_id: str, offsets: Offsets) -> None:
+    def commit_directly(self, group_id: str, offsets: Offsets, metadata: str = "") -> None:
         """Put offsets into a group as an earlier member of it would have left them; no range check, as in Kafka."""
-        self._write(self._group(group_id), offsets)
+        group = self._group(group_id)
+        self._write(group, offsets)
+        for partition in offsets:
+            group.committed[partition].metadata = metadata
 
     def rebalance(self, group_id: str) -> None:
         """As where somebody joins a classic group and is gone before the others have rejoined."""
@@ -396,6 +400,11 @@ class FakeKafka:
         self._called("committed_of")
         self._look()
         return {g: {p: c.offset for p, c in self._offsets_of(g).items()} for g in group_ids}
+
+    def committed_by_streams(self, group_ids: Collection[str]) -> frozenset[str]:
+        self._called("committed_by_streams")
+        self._look()
+        return frozenset(g for g in group_ids if streams.committed(c.metadata for c in self._offsets_of(g).values()))
 
     def pending(self, group_id: str, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
         self._called("pending")

@@ -247,7 +247,8 @@ class JavaApplication(Application):
     """One consumer in a JVM.
 
     Styles: ``batch`` (``poll(Duration)``), ``number`` (``poll(long)``); under Spring Boot also ``record-listener`` and
-    ``batch-listener``, with Kafka Streams ``streams-listener``, with SmallRye ``smallrye-listener``. How it commits:
+    ``batch-listener``, with Kafka Streams ``streams-listener`` and
+    ``streams-counting-listener``, with SmallRye ``smallrye-listener``. How it commits:
     ``Committing.java``, ``ListenerContainer.java``, ``SmallRyeApplication.java``. ``config`` has the client's own
     settings, and takes precedence.
     """

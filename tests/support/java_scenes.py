@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Final, cast
 
 import pytest
@@ -13,6 +14,14 @@ from confluent_kafka import Producer
 from support.gate_scenes import Start, is_whole
 from support.gated_applications import PATIENCE_S, Application, Scene
 from support.java_applications import Java, JavaApplication, JavaProcess, Partition
+from tidegate.clock import SystemClock
+from tidegate.kafka.connection import Connection
+from tidegate.reset.directory_store import DirectoryRunStore
+from tidegate.reset.model.request import RunRequest
+from tidegate.reset.model.result import RunResult
+from tidegate.reset.model.targets import FromFile, PartitionOffset
+from tidegate.reset.runs import job
+from tidegate.resources.reset import ResetPhase
 
 COOPERATIVE: Final = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
 COMMITS: Final = ("auto", "position", "position-async", "manual", "manual-async", "transaction", "transaction-of-group")
@@ -26,6 +35,12 @@ LISTENERS: Final = (
     ("batch-listener", "manual"),
 )
 """Spring Kafka's, each with a way in which it commits."""
+KINDS_OF_GROUPS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
+    "eager": ("classic", {}),
+    "cooperative": ("classic", {"partition.assignment.strategy": COOPERATIVE}),
+    "KIP-848": ("consumer", {}),
+}
+"""Their protocol, and what else is set in their clients."""
 SOON_S: Final = 15.0
 
 
@@ -158,10 +173,7 @@ def a_listener_is_paused_and_reset(scene: Scene, start: Start) -> None:
 def its_commits_go_on_after_resets(scene: Scene, start: Start) -> None:
     """To an earlier and to a later offset, where nobody writes: what it commits comes to the end all the same, not
     only once it is past the place at which it was before."""
-    for partition in (0, 1):
-        scene.write(200, partition)
-    application = start()
-    scene.until(lambda: [scene.committed(0), scene.committed(1)] == [200, 200], "it has read and committed all")
+    application = at_the_end(scene, start)
     ack = scene.close_gate()
     scene.write(10, 1)
     scene.until(lambda: scene.committed(1) == 210, "the other partition goes on")
@@ -185,6 +197,59 @@ def _goes_on_at(scene: Scene, target: int, end: int) -> None:
     scene.release()
     scene.until(lambda: scene.offsets(0, released_at) == list(range(target, end)), f"{target} to {end} are read")
     scene.until(lambda: scene.committed() == end, lambda: f"{end} is committed, not {scene.committed()}", SOON_S)
+
+
+def its_commits_go_on_after_a_run(scene: Scene, start: Start, folder: Path) -> None:
+    """Nobody in it runs the agent: a run, as the operator executes it, moves the partition by a rebalance."""
+    application = at_the_end(scene, start)
+    began = time.monotonic()
+    result = reset_by_a_run(scene, 50, folder)
+    scene.until(lambda: scene.offsets(0, began) == list(range(50, 200)), "all from the target on is read")
+    scene.until(lambda: scene.committed() == 200, lambda: f"200 is committed, not {scene.committed()}", SOON_S)
+    application.stop()
+    assert result.phase is ResetPhase.SUCCEEDED, result
+
+
+def its_commits_go_on_only_after_a_restart(scene: Scene, start: Start, folder: Path) -> None:
+    """As `its_commits_go_on_after_a_run`, of one that commits nothing before the place at which it was: the run ends
+    all the same, and says that nobody is known to read from the target."""
+    application = at_the_end(scene, start)
+    began = time.monotonic()
+    result = reset_by_a_run(scene, 50, folder)
+    scene.until(lambda: scene.offsets(0, began) == list(range(50, 200)), "all from the target on is read")
+    scene.write(10, 1)
+    scene.until(lambda: scene.committed(1) == 210, "it commits the other partition, later than that")
+    while_it_ran = scene.committed()
+    application.stop()
+    restarted_at = time.monotonic()
+    restarted = start()
+    scene.until(lambda: scene.offsets(0, restarted_at) == list(range(50, 200)), "it begins at the target once more")
+    scene.until(lambda: scene.committed() == 200, lambda: f"200 is committed, not {scene.committed()}", SOON_S)
+    restarted.stop()
+    assert (result.phase, while_it_ran) == (ResetPhase.SUCCEEDED, 50), result
+    assert "1 partition(s) not known to be read from there yet" in result.message, result
+
+
+def at_the_end(scene: Scene, start: Start) -> Application:
+    """An application that has read and committed 200 records of each partition."""
+    for partition in (0, 1):
+        scene.write(200, partition)
+    application = start()
+    # A client that commits by itself commits what the application has not been given yet.
+    scene.until(lambda: len(scene.given()) == 400, "it has read all")
+    scene.until(lambda: [scene.committed(0), scene.committed(1)] == [200, 200], "it has committed all")
+    return application
+
+
+def reset_by_a_run(scene: Scene, offset: int, folder: Path) -> RunResult:
+    """Partition 0 goes there; ``folder`` gets the run's document."""
+    store = DirectoryRunStore(folder, "run")
+    target = FromFile((PartitionOffset(scene.topic, 0, offset),), "scene")
+    connection = Connection(scene.bootstrap, control_topic=scene.settings.control_topic)
+    store.create(RunRequest(f"{scene.group}/run", "run", scene.group, connection, (), target))
+    result = job.execute(store, scene.client, SystemClock())
+    assert result is not None
+    return result
 
 
 Launch = Callable[[], JavaProcess]

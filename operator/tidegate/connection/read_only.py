@@ -102,6 +102,9 @@ class ReadOnlyKafka:
     def committed_of(self, group_ids: Collection[str]) -> Mapping[str, Offsets]:
         return self._kafka.committed_of(group_ids)
 
+    def committed_by_streams(self, group_ids: Collection[str]) -> frozenset[str]:
+        return self._kafka.committed_by_streams(group_ids)
+
     def managed_members(self, group_id: str) -> frozenset[str]:
         return self._kafka.managed_members(group_id)
 

@@ -188,6 +188,7 @@ class Audit:
         )
         subscriptions = self._subscriptions(described)
         committed = self._committed(list(described))
+        by_streams = self._kafka.committed_by_streams([g for g in committed if not described[g].assignor])
         now_s = self._clock.monotonic()
         self._read_bounds(described, committed, cluster.topics, bounds)
         for row in batch:
@@ -199,6 +200,7 @@ class Audit:
             if first is not None and group_id in first.committed:
                 before = Before(first.committed[group_id], first.bounds, now_s - first.at_s[group_id])
             seen = GroupSeen(row, group, offsets, bounds, before, subscriptions.get(group_id, {}))
+            seen = replace(seen, by_streams=group_id in by_streams)
             yield replace(seen, log=self._log(seen)) if group is not None else seen
 
     def _described(self, group_ids: Sequence[str]) -> Mapping[str, Group]:

@@ -12,7 +12,8 @@ from tidegate.inspection.partitions import counted
 from tidegate.inspection.seen import ClusterSeen, GroupSeen
 from tidegate.kafka.capabilities import kind_of
 from tidegate.kafka.model import Group, GroupState, GroupType
-from tidegate.reset.planning.checks import not_taken, unsupported
+from tidegate.kafka.streams import changelogs
+from tidegate.reset.planning.checks import LeftByStreams, not_taken, unsupported
 from tidegate.reset.ways import Owners, choose_way
 from tidegate.resources.connection import GroupKind, Support
 from tidegate.resources.reset import Way
@@ -48,7 +49,8 @@ def verdict(seen: GroupSeen, cluster: ClusterSeen) -> Verdict:
     if group is None:
         why = f"its members are no consumers, but of protocol {seen.listed.protocol_type}"
         return Verdict(seen.group_id, Possible.NO, None, why)
-    refusal = unsupported(group)
+    left = LeftByStreams(changelogs(seen.group_id, cluster.topics)) if seen.by_streams else None
+    refusal = unsupported(group, left)
     if refusal is not None:
         return Verdict(seen.group_id, Possible.NO, None, refusal.message)
     refusal = not_taken(group, cluster.capabilities)

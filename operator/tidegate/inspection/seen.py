@@ -59,7 +59,8 @@ class GroupSeen:
 
     ``group`` is ``None`` where its kind can't be described, such as Connect's workers. ``listed`` is from the
     beginning, so its state is the earlier one. ``before`` is ``None`` where the group was looked at once. ``log``: what
-    the coordinator's log says of it, ``None`` where that was not read.
+    the coordinator's log says of it, ``None`` where that was not read. ``by_streams``: Kafka Streams has committed its
+    offsets; only looked for where it has no assignor.
     """
 
     listed: ListedGroup
@@ -69,6 +70,7 @@ class GroupSeen:
     before: Before | None = None
     subscriptions: Mapping[str, Subscription] = field(default_factory=dict)
     log: GroupLog | None = None
+    by_streams: bool = False
 
     @property
     def group_id(self) -> str:

@@ -53,6 +53,10 @@ class ClusterReader(Protocol):
         """All committed offsets of many groups, in few requests (OffsetFetch v8 batches groups); none if unknown."""
         ...
 
+    def committed_by_streams(self, group_ids: Collection[str]) -> frozenset[str]:
+        """Those of the groups in which a commit has the metadata that Kafka Streams writes; in few requests."""
+        ...
+
     def managed_members(self, group_id: str) -> frozenset[str]:
         """Ids of members of the group, present or past, that run the agent; empty without rights on the ack topic."""
         ...

@@ -13,6 +13,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from tidegate.control.standing import managed_members
+from tidegate.kafka import streams
 from tidegate.kafka.capabilities import CONSUMER_GROUP_HEARTBEAT, STREAMS_GROUP_HEARTBEAT, Capabilities
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import NotAuthorized, Unavailable, UnknownPartitions
@@ -192,6 +193,10 @@ class KafkaClient:
     def commits_of(self, group_ids: Collection[str]) -> Mapping[str, Mapping[TopicPartition, Committed]]:
         """As ``committed_of``, with leader epochs and metadata."""
         return commits_of_many(self._wire, group_ids)
+
+    def committed_by_streams(self, group_ids: Collection[str]) -> frozenset[str]:
+        found = self.commits_of(group_ids) if group_ids else {}
+        return frozenset(g for g, commits in found.items() if streams.committed(c.metadata for c in commits.values()))
 
     def managed_members(self, group_id: str) -> frozenset[str]:
         try:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from functools import partial
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +21,9 @@ from support import gate_scenes, java_scenes
 from support.gated_applications import Scene
 from support.java_applications import SMALLRYE_CLIENT, Java, JavaProcess, Packaging, agent_environment
 from support.stack_fixtures import MakeTopic, Unique
+from tidegate.reset.model.result import RunResult
+from tidegate.reset.planning.refusals import UNSUPPORTED_GROUP
+from tidegate.resources.reset import ResetPhase
 
 pytestmark = pytest.mark.at_once(2)
 
@@ -176,6 +182,32 @@ def test_commits_of_smallrye(quiet_scene: Scene, jvms: Jvms, commit: str) -> Non
     java_scenes.its_commits_go_on_after_resets(quiet_scene, start)
 
 
+@contextmanager
+def smallrye_alone(scene: Scene, commit: str, group: str) -> Iterator[gate_scenes.Start]:
+    """Starts its consumers without the agent, by how they commit and their kind of group."""
+    protocol, config = java_scenes.KINDS_OF_GROUPS[group]
+    with JavaProcess(replace(SMALLRYE, protocol=protocol), {}) as jvm:
+        yield partial(scene.application, jvm.application, style="smallrye-listener", commit=commit, config=config)
+
+
+@pytest.mark.parametrize(
+    ("commit", "group"), first_by_day(*product(("throttled", "ignore"), java_scenes.KINDS_OF_GROUPS))
+)
+def test_commits_of_smallrye_without_the_agent(quiet_scene: Scene, tmp_path: Path, commit: str, group: str) -> None:
+    with smallrye_alone(quiet_scene, commit, group) as start:
+        java_scenes.its_commits_go_on_after_a_run(quiet_scene, start, tmp_path)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("group", java_scenes.KINDS_OF_GROUPS)
+def test_commits_of_smallrye_without_the_agent_by_strategy_latest(
+    quiet_scene: Scene, tmp_path: Path, group: str
+) -> None:
+    """It knows of no rebalance, and goes by the offset that it has committed last."""
+    with smallrye_alone(quiet_scene, "latest", group) as start:
+        java_scenes.its_commits_go_on_only_after_a_restart(quiet_scene, start, tmp_path)
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("commit", ["auto", "transaction"])
 @pytest.mark.parametrize(
@@ -186,6 +218,30 @@ def test_commits_of_smallrye(quiet_scene: Scene, jvms: Jvms, commit: str) -> Non
 def test_topologies_of_kafka_streams(scene: Scene, jvms: Jvms, play: gate_scenes.Play, commit: str) -> None:
     """Without state; they commit by themselves, every 0.3 s or in transactions."""
     play(scene, partial(scene.application, jvms(STREAMS).application, style="streams-listener", commit=commit))
+
+
+def stopped_streams(scene: Scene, style: str, folder: Path, **job: Any) -> RunResult:
+    """How a reset ends of a topology that has committed all and was stopped; nobody runs the agent."""
+    with JavaProcess(STREAMS, {}) as jvm:
+        job["config"] = {"state.dir": str(folder / "state")}
+        java_scenes.at_the_end(scene, partial(scene.application, jvm.application, style=style, **job)).stop()
+    scene.until(lambda: not scene.client.groups([scene.group])[scene.group].has_members, "the group has no members")
+    return java_scenes.reset_by_a_run(scene, 50, folder)
+
+
+@pytest.mark.parametrize("commit", first_by_day(("auto",), ("transaction",)))
+def test_a_stopped_topology_with_a_state_store_is_not_reset(quiet_scene: Scene, tmp_path: Path, commit: str) -> None:
+    result = stopped_streams(quiet_scene, "streams-counting-listener", tmp_path, commit=commit)
+    assert (result.phase, result.reason) == (ResetPhase.FAILED, UNSUPPORTED_GROUP), result
+    assert f"{quiet_scene.group}-count-changelog" in result.message
+    assert quiet_scene.committed() == 200
+
+
+@pytest.mark.nightly
+def test_a_stopped_topology_without_state_is_reset(quiet_scene: Scene, tmp_path: Path) -> None:
+    result = stopped_streams(quiet_scene, "streams-listener", tmp_path)
+    assert result.phase is ResetPhase.SUCCEEDED, result
+    assert quiet_scene.committed() == 50
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from kafka.protocol.metadata import MetadataResponse
 import tidegate.control.codec as of_operator
 import tidegate_agent.records as of_agent
 from support.fuzzing.target import OFFSET_MAX, PARTITION_MAX, Target, pair, parts
+from support.stopped_streams import METADATA_1, METADATA_2
 from support.stored_documents import KINDS
 from tidegate.audit.codec import Unreadable, decode_change, encode_change, line
 from tidegate.audit.records import Action, Actor, Change, Moved, Part, State
@@ -19,6 +20,7 @@ from tidegate.find.checkpoints import Checkpoint, read_checkpoint
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import TopicPartition
 from tidegate.kafka.offset_records import GroupLog, follow, partition_of, with_tail
+from tidegate.kafka.streams import is_commit_metadata
 from tidegate.kafka_client.group_descriptions import assigned
 from tidegate.kafka_client.membership import assignment, subscription
 from tidegate.kafka_client.metadata import read_topics, topics_start
@@ -206,6 +208,13 @@ TARGETS: Final = (
         lambda data: partition_of(data.decode(errors="surrogateescape"), 50),
         (),
         lambda number: _between(number, 0, 49),
+    ),
+    Target(
+        "streams-commit",
+        ("tidegate.kafka.streams:is_commit_metadata",),
+        (METADATA_1.encode(), METADATA_2.encode()),
+        lambda data: is_commit_metadata(data.decode(errors="replace")),
+        (),
     ),
     Target(
         "checkpoint",

@@ -52,6 +52,7 @@ LOOKS: dict[str, Callable[[Kafka], Any]] = {
     "lacking": lambda kafka: kafka.lacking([]),
     "committed": lambda kafka: kafka.committed("payments"),
     "committed_of": lambda kafka: kafka.committed_of(["payments"]),
+    "committed_by_streams": lambda kafka: kafka.committed_by_streams(["payments"]),
     "managed_members": lambda kafka: kafka.managed_members("payments"),
     "pending": lambda kafka: kafka.pending("payments", [T0]),
     "log_bounds": lambda kafka: kafka.log_bounds([T0]),

@@ -89,7 +89,7 @@ def test_it_only_looks_and_probes_only_when_it_is_asked_to(stage: Stage) -> None
     stage.audit()
     assert set(stage.world.kafka.calls) <= {
         *("cluster", "capabilities without a probe", "topics", "groups", "committed_of", "log_bounds"),
-        *("subscription_versions", "lacking"),
+        *("subscription_versions", "lacking", "committed_by_streams"),
     }
     stage.audit(Asked(watch=ONCE, probe=True))
     assert "capabilities" in stage.world.kafka.calls

@@ -28,6 +28,7 @@ def wrote(world: World) -> list[str]:
     """Calls that change something in the cluster."""
     looks = {"cluster", "topics", "groups", "group_ids", "committed", "committed_of", "log_bounds", "offsets_at"}
     looks |= {"managed_members", "pending", "record_times", "capabilities without a probe", "contents", "commits_of"}
+    looks |= {"committed_by_streams"}
     return [call for call in world.kafka.calls if call not in looks]
 
 

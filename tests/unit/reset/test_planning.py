@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from support.fake_kafka import START, FakeClock, FakeConsumer, FakeKafka
+from support.stopped_streams import METADATA_2
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import GroupType, LogBounds, Topic, TopicPartition
@@ -34,6 +35,7 @@ from tidegate.reset.model.targets import (
 )
 from tidegate.reset.planning import refusals
 from tidegate.reset.planning.checks import CHECKS
+from tidegate.reset.planning.cluster_view import read_ahead
 from tidegate.reset.planning.measured import Measured
 from tidegate.reset.planning.plan import SPAN_LIMIT, plan_partitions
 from tidegate.reset.planning.planner import make_plan
@@ -501,12 +503,56 @@ def test_a_running_classic_streams_application_is_refused(kafka: FakeKafka) -> N
     assert "Kafka Streams" in refused.message
 
 
-def test_a_stopped_classic_streams_application_is_not_told_from_other_groups(kafka: FakeKafka) -> None:
-    """Nothing in Kafka says of which kind its members were."""
-    consumer = FakeConsumer(kafka, "g", ["orders"], assignor="stream", auto_commit_s=None)
-    consumer.start()
-    consumer.close()
+def stopped_streams(kafka: FakeKafka, *topics: str) -> None:
+    """Application ``g`` has committed and is stopped; these topics are there besides those that it reads."""
+    kafka.commit_directly("g", {ORDERS[0]: 15, ORDERS[1]: 15}, METADATA_2)
+    for topic in topics:
+        kafka.create_topic(topic, 1)
+
+
+def test_a_stopped_streams_application_with_state_stores_is_refused(kafka: FakeKafka) -> None:
+    stopped_streams(kafka, "g-count-changelog", "g-KSTREAM-AGGREGATE-STATE-STORE-0000000003-changelog")
+    refused = refusal(kafka, request(ToEarliest()))
+    assert refused.reason == refusals.UNSUPPORTED_GROUP
+    assert "is a stopped Kafka Streams application, whose state stores would not follow its offsets" in refused.message
+    assert "use kafka-streams-application-reset" in refused.message
+    assert "g-KSTREAM-AGGREGATE-STATE-STORE-0000000003-changelog, g-count-changelog" in refused.message
+
+
+def test_it_is_refused_where_many_groups_are_planned_at_once(kafka: FakeKafka) -> None:
+    stopped_streams(kafka, "g-count-changelog")
+    asked = request(ToEarliest())
+    with pytest.raises(PlanRefused, match="stopped Kafka Streams"):
+        make_plan(asked, read_ahead(kafka, [asked], NOW), NOW)
+
+
+def test_a_streams_application_in_a_rebalance_is_refused_as_one_that_runs(kafka: FakeKafka) -> None:
+    """The coordinator does not tell its assignor then."""
+    FakeConsumer(kafka, "g", ["orders"], assignor="stream", auto_commit_s=None).start()
+    stopped_streams(kafka)
+    kafka.rebalance("g")
+    refused = refusal(kafka, request(ToEarliest(), Selection("orders")))
+    assert "is a running Kafka Streams application" in refused.message
+
+
+@pytest.mark.parametrize("topics", [(), ("g-orders-repartition", "other-count-changelog", "g-changelog")], ids=len)
+def test_a_stopped_streams_application_without_state_stores_is_reset(kafka: FakeKafka, topics: tuple[str, ...]) -> None:
+    stopped_streams(kafka, *topics)
     assert targets(kafka, request(ToEarliest(), Selection("orders")))["orders-0"] == 10
+
+
+def test_a_group_is_not_taken_for_the_application_whose_id_begins_with_its_own(kafka: FakeKafka) -> None:
+    """The changelogs of ``g-enriched`` are named like those of a store ``enriched-count`` of ``g``."""
+    kafka.commit_directly("g", {ORDERS[0]: 15})
+    kafka.create_topic("g-enriched-count-changelog", 1)
+    assert targets(kafka, request(ToEarliest(), Selection("orders")))["orders-0"] == 10
+
+
+def test_all_topics_are_listed_only_for_what_kafka_streams_has_committed(kafka: FakeKafka) -> None:
+    kafka.commit_directly("g", {ORDERS[0]: 15})
+    kafka.calls.clear()
+    make_plan(request(ToEarliest(), Selection("orders")), kafka, NOW)
+    assert kafka.calls.count("topics") == kafka.calls.count("committed_by_streams") == 1
 
 
 WITHOUT_MEMBERS = "without members it can be reset"
@@ -627,13 +673,13 @@ def test_spans_are_looked_up_where_most_is_moved() -> None:
 
 def test_few_requests_are_made(kafka: FakeKafka) -> None:
     make_plan(request(ToTimestamp(START + SECOND * 50), Selection("*")), kafka, NOW)
-    metadata = ["groups", "committed", "topics", "capabilities"]
+    metadata = ["groups", "committed", "topics", "committed_by_streams", "capabilities"]
     assert kafka.calls == [*metadata, "offsets_at", "log_bounds", "record_times", "record_times"]
 
 
 def test_nothing_beyond_metadata_is_read_for_a_refusal(kafka: FakeKafka) -> None:
     refusal(kafka, request(ToEarliest(), Selection("payments")))
-    assert kafka.calls == ["groups", "committed", "topics"]
+    assert kafka.calls == ["groups", "committed", "topics", "committed_by_streams"]
 
 
 def test_a_new_group_and_a_topic_it_does_not_read_are_said(kafka: FakeKafka) -> None:

@@ -33,10 +33,19 @@ STREAMS_ASSIGNOR: Final = "stream"
 
 
 @dataclass(frozen=True, slots=True)
+class LeftByStreams:
+    """Kafka Streams has committed the group's offsets. ``changelogs``: the topics of its state stores, as far as the
+    principal may see them."""
+
+    changelogs: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class Asked:
     """What was asked for, and what it met before any log was looked at. ``other``: the offsets of ``FromGroup``.
 
-    ``managed``: ids of members that run the agent. ``capabilities``: what the brokers take, of ``kinds_written``.
+    ``managed``: ids of members that run the agent. ``left_by_streams``: where its assignor does not tell of which kind
+    it is. ``capabilities``: what the brokers take, of ``kinds_written``.
     """
 
     request: RunRequest
@@ -45,6 +54,7 @@ class Asked:
     scope: Scope
     other: Offsets | None = None
     managed: frozenset[str] = frozenset()
+    left_by_streams: LeftByStreams | None = None
     capabilities: Capabilities = field(default_factory=dict)
 
 
@@ -54,9 +64,9 @@ def kinds_written(group: Group) -> frozenset[GroupKind]:
     return frozenset({GroupKind.EMPTY} if kind is None else {GroupKind.EMPTY, kind})
 
 
-def unsupported(group: Group) -> Refusal | None:
+def unsupported(group: Group, left: LeftByStreams | None = None) -> Refusal | None:
     """Why no reset could change this group's offsets and leave it consistent, whatever the brokers allow."""
-    return _of_another_type(group) or _streams_application(group)
+    return _of_another_type(group) or _streams_application(group, left)
 
 
 def _of_another_type(group: Group) -> Refusal | None:
@@ -69,14 +79,21 @@ def _of_another_type(group: Group) -> Refusal | None:
     )
 
 
-def _streams_application(group: Group) -> Refusal | None:
-    if group.assignor != STREAMS_ASSIGNOR:
-        return None
-    return Refusal(
-        UNSUPPORTED_GROUP,
-        f"group {group.group_id} is a running Kafka Streams application, whose state stores would not follow "
-        "its offsets: stop it and use kafka-streams-application-reset",
-    )
+def _streams_application(group: Group, left: LeftByStreams | None) -> Refusal | None:
+    """Members do not show whether they have state stores; without members the changelogs do."""
+    if group.assignor == STREAMS_ASSIGNOR or (left is not None and group.has_members):
+        return Refusal(
+            UNSUPPORTED_GROUP,
+            f"group {group.group_id} is a running Kafka Streams application, whose state stores would not follow "
+            "its offsets: stop it and use kafka-streams-application-reset",
+        )
+    if left is not None and left.changelogs:
+        return Refusal(
+            UNSUPPORTED_GROUP,
+            f"group {group.group_id} is a stopped Kafka Streams application, whose state stores would not follow "
+            f"its offsets: use kafka-streams-application-reset. Their topics: {listed(sorted(left.changelogs), 3)}",
+        )
+    return None
 
 
 def not_taken(group: Group, capabilities: Capabilities) -> Refusal | None:
@@ -101,7 +118,7 @@ def _group_type_is_supported(asked: Asked) -> Refusal | None:
 
 
 def _group_is_no_streams_application(asked: Asked) -> Refusal | None:
-    return _streams_application(asked.group)
+    return _streams_application(asked.group, asked.left_by_streams)
 
 
 def _source_is_another_group(asked: Asked) -> Refusal | None:

@@ -23,7 +23,8 @@ from tidegate.resources.connection import GroupKind
 class Snapshot:
     """Implements ``tidegate.kafka.ports.ClusterReader`` for the planning of the groups that it knows.
 
-    ``committed``: by group, all of each. ``found``: the answers of ``offsets_at`` for the time ``at``. ``live`` is
+    ``committed``: by group, all of each. ``by_streams``: those of the groups that Kafka Streams has committed to, where
+    that was read. ``found``: the answers of ``offsets_at`` for the time ``at``. ``live`` is
     called for everything else.
     """
 
@@ -32,6 +33,7 @@ class Snapshot:
         *,
         groups: Mapping[str, Group],
         committed: Mapping[str, Offsets],
+        by_streams: frozenset[str] | None = None,
         topics: Mapping[str, Topic],
         bounds: Mapping[TopicPartition, LogBounds],
         found: Mapping[TopicPartition, int | None],
@@ -41,6 +43,7 @@ class Snapshot:
     ) -> None:
         self._groups = groups
         self._committed = committed
+        self._by_streams = by_streams
         self._topics = topics
         self._bounds = bounds
         self._found = found
@@ -77,6 +80,11 @@ class Snapshot:
         read = self._live().committed_of(missing) if missing else {}
         return {g: self._committed[g] if g in self._committed else read[g] for g in group_ids}
 
+    def committed_by_streams(self, group_ids: Collection[str]) -> frozenset[str]:
+        if self._by_streams is None or not self._committed.keys() >= set(group_ids):
+            return self._live().committed_by_streams(group_ids)
+        return self._by_streams & frozenset(group_ids)
+
     def managed_members(self, group_id: str) -> frozenset[str]:
         return self._live().managed_members(group_id)
 
@@ -104,6 +112,7 @@ def read_ahead(kafka: ClusterReader, requests: Sequence[RunRequest], now: dateti
     sources = {r.target.group_id for r in requests if isinstance(r.target, FromGroup)}
     names = sorted({*(r.group_id for r in requests), *sources})
     groups, committed = kafka.groups(names), kafka.committed_of(names)
+    by_streams = kafka.committed_by_streams([name for name in names if not groups[name].assignor])
     partitions = {p for r in requests for p in concerned(r, groups[r.group_id], committed[r.group_id], topics)}
     partitions |= {p for name in sources for p in committed[name]}
     at = next((at for r in requests if (at := asked_time(r.target, now)) is not None), None)
@@ -119,6 +128,7 @@ def read_ahead(kafka: ClusterReader, requests: Sequence[RunRequest], now: dateti
     return Snapshot(
         groups=groups,
         committed=committed,
+        by_streams=by_streams,
         topics=topics,
         bounds=bounds,
         found=found,

@@ -9,10 +9,11 @@ from typing import Final
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import Group, Offsets
 from tidegate.kafka.ports import ClusterReader
+from tidegate.kafka.streams import changelogs
 from tidegate.reset.model.plan import Plan
 from tidegate.reset.model.request import RunRequest
 from tidegate.reset.model.targets import Findings, FromBackup, FromCluster, FromGroup, ToRecord
-from tidegate.reset.planning.checks import Asked, check, kinds_written
+from tidegate.reset.planning.checks import Asked, LeftByStreams, check, kinds_written
 from tidegate.reset.planning.measured import Measured
 from tidegate.reset.planning.plan import build_plan, span_ends, with_spans
 from tidegate.reset.planning.refusals import PlanRefused
@@ -60,12 +61,22 @@ def look_around(request: RunRequest, kafka: ClusterReader) -> tuple[Asked, Offse
     topics = kafka.topics(topics_to_know(request, group, committed, other))
     managed = kafka.managed_members(request.group_id) if group.has_members else frozenset()
     scope = scope_of(request, topics, group, committed, other)
-    asked = Asked(request, topics, group, scope, other, managed)
+    asked = Asked(request, topics, group, scope, other, managed, left_by_streams(group, committed, kafka))
     check(asked)
     # Last, as it may have to be tried with a group of its own.
     asked = replace(asked, capabilities=kafka.capabilities(kinds_written(group), probe=not request.observed))
     check(asked)
     return asked, committed
+
+
+def left_by_streams(group: Group, committed: Offsets, kafka: ClusterReader) -> LeftByStreams | None:
+    """What tells that a group is Kafka Streams' where no assignor does: one without members, or in a rebalance.
+
+    All topics are looked at only where the group's commits are Kafka Streams'.
+    """
+    if group.assignor or not committed or not kafka.committed_by_streams([group.group_id]):
+        return None
+    return LeftByStreams(changelogs(group.group_id, kafka.topics()))
 
 
 def decided_group(request: RunRequest, kafka: ClusterReader) -> Group:

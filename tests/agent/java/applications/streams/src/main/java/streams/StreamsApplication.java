@@ -17,10 +17,16 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.StreamsBuilder;
+import org.apache.kafka.streams.kstream.KStream;
+import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.processor.api.ContextualProcessor;
 import org.apache.kafka.streams.processor.api.Record;
+import org.apache.kafka.streams.state.Stores;
 
-/** The driven application whose members may also be Kafka Streams' topologies, without state. */
+/**
+ * The driven application whose members may also be Kafka Streams' topologies: without state, or with a store in memory
+ * that has a changelog.
+ */
 public final class StreamsApplication implements Member {
   private final KafkaStreams streams;
 
@@ -32,13 +38,18 @@ public final class StreamsApplication implements Member {
   public static void main(String[] arguments) throws IOException {
     Map<String, Kind> kinds = new ConcurrentHashMap<>();
     kinds.put("consumer", DrivenConsumer::start);
-    kinds.put("streams-listener", StreamsApplication::start);
+    kinds.put("streams-listener", (job, out) -> start(job, out, false));
+    kinds.put("streams-counting-listener", (job, out) -> start(job, out, true));
     DrivenApplication.run(kinds);
   }
 
-  private static Member start(Job job, Out out) {
+  private static Member start(Job job, Out out, boolean counts) {
     StreamsBuilder builder = new StreamsBuilder();
-    builder.<byte[], byte[]>stream(job.topics).process(() -> new Noting(job.name, out));
+    KStream<byte[], byte[]> records = builder.stream(job.topics);
+    records.process(() -> new Noting(job.name, out));
+    if (counts) {
+      records.groupByKey().count(Materialized.as(Stores.inMemoryKeyValueStore("count")));
+    }
     Properties config = new Properties();
     job.config.forEach(config::put);
     config.put("application.id", job.config.getProperty("group.id"));

@@ -36,7 +36,7 @@ final class KafkaClient implements GovernedClient {
   private KafkaClient(Consumer<?, ?> consumer, String autoOffsetReset)
       throws ReflectiveOperationException {
     this.consumer = consumer;
-    this.subscriptions = (SubscriptionState) field(consumer, "subscriptions");
+    this.subscriptions = (SubscriptionState) Fields.value(consumer, "subscriptions");
     this.isNewer = consumer.getClass().getSimpleName().equals(NEWER);
     this.hasResetRule = !autoOffsetReset.equals("none");
     this.requestReset = requestReset();
@@ -73,18 +73,6 @@ final class KafkaClient implements GovernedClient {
   /** What its partitions' state is kept in. */
   SubscriptionState subscriptions() {
     return subscriptions;
-  }
-
-  private static Object field(Object of, String name) throws ReflectiveOperationException {
-    for (Class<?> type = of.getClass(); type != null; type = type.getSuperclass()) {
-      for (Field field : type.getDeclaredFields()) {
-        if (field.getName().equals(name)) {
-          field.setAccessible(true);
-          return field.get(of);
-        }
-      }
-    }
-    throw new NoSuchFieldException(of.getClass().getName() + "." + name);
   }
 
   /** With a strategy whose type is {@code OffsetResetStrategy} up to 3.9, and another one since. */

@@ -1,6 +1,5 @@
 package io.tidegate.agent.runtime;
 
-import java.lang.reflect.Field;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.util.Arrays;
@@ -35,7 +34,7 @@ final class SmallRye {
 
   /** What the consumer with these subscriptions belongs to; null: nothing of SmallRye's. */
   static Object of(SubscriptionState subscriptions) throws ReflectiveOperationException {
-    Object listener = value(subscriptions, "rebalanceListener");
+    Object listener = Fields.value(subscriptions, "rebalanceListener");
     if (listener instanceof Optional) { // from kafka-clients 3.7 on
       listener = ((Optional<?>) listener).orElse(null);
     }
@@ -50,8 +49,8 @@ final class SmallRye {
    */
   static void forget(Object listener, Set<TopicPartition> partitions)
       throws ReflectiveOperationException {
-    Object consumer = value(listener, "reactiveKafkaConsumer");
-    Object handler = value(listener, "commitHandler");
+    Object consumer = Fields.value(listener, "reactiveKafkaConsumer");
+    Object handler = Fields.value(listener, "commitHandler");
     call(consumer, "removeFromQueueRecordsFromTopicPartitions", Collection.class, partitions);
     if (!HANDLERS.contains(handler.getClass().getSimpleName())) {
       return;
@@ -59,23 +58,11 @@ final class SmallRye {
     call(handler, "partitionsRevoked", Collection.class, partitions);
     if (handler.getClass().getSimpleName().equals(LATEST)) {
       // Which ignores that it was revoked.
-      Map<?, ?> offsets = (Map<?, ?>) value(handler, "offsets");
+      Map<?, ?> offsets = (Map<?, ?>) Fields.value(handler, "offsets");
       Callable<Boolean> forgetting = () -> offsets.keySet().removeAll(partitions);
       call(handler, "runOnContextAndAwait", Callable.class, forgetting);
     }
     call(handler, "partitionsAssigned", Collection.class, partitions);
-  }
-
-  private static Object value(Object of, String name) throws ReflectiveOperationException {
-    for (Class<?> type = of.getClass(); type != null; type = type.getSuperclass()) {
-      for (Field field : type.getDeclaredFields()) {
-        if (field.getName().equals(name)) {
-          field.setAccessible(true);
-          return field.get(of);
-        }
-      }
-    }
-    throw new NoSuchFieldException(of.getClass().getName() + "." + name);
   }
 
   private static void call(Object on, String name, Class<?> parameter, Object argument)
