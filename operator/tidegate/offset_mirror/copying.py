@@ -55,6 +55,8 @@ class _Partition:
     of: Copied
     copying: PartitionCopying
     grown: asyncio.Event = field(default_factory=asyncio.Event)
+    waits: bool = False
+    """Whether it has copied all that it knows of."""
     task: asyncio.Task[None] | None = None
 
 
@@ -220,7 +222,9 @@ class Copying:
             if pause_s == NEVER:
                 return
             if pause_s == WHEN_GROWN:
+                partition.waits = True
                 await partition.grown.wait()
+                partition.waits = False
             elif pause_s:
                 await asyncio.sleep(pause_s)
 
@@ -232,7 +236,7 @@ class Copying:
             await asyncio.sleep(looks.next_s(len(self._partitions), grown))
 
     async def _look(self) -> int:
-        """How many partitions have something to copy."""
+        """How many partitions have waited for what there is to copy now."""
         before = {partition: each.copying.offset for partition, each in self._partitions.items()}
         at_s = self._limits.now_s()
         try:
@@ -250,7 +254,7 @@ class Copying:
         for partition, known in self._partitions.items():
             found = bounds.get(partition)
             if found is not None and known.copying.saw(found, before[partition], at_s):
-                grown += 1
+                grown += known.waits
                 known.grown.set()
             elif partition in silent:
                 known.grown.set()  # it says itself what it meets with

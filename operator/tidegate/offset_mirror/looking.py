@@ -19,7 +19,7 @@ class Looks:
         self._pause_s = at_rest_s
 
     def next_s(self, asked: int, grown: int) -> float:
-        """When to look again after a look at ``asked`` partitions, of which ``grown`` have something to copy."""
+        """When to look again after a look at ``asked`` partitions, of which ``grown`` had waited for more."""
         least_s = max(_LEAST_S, grown / _WOKEN_PER_S, asked / _ASKED_PER_S)
         self._pause_s = min(self._at_rest_s, max(least_s, 0.0 if grown else 2 * self._pause_s))
         return self._pause_s

@@ -35,6 +35,7 @@ class World:
     """An `OffsetMirror` `m` of topic `t`, from cluster `here` to cluster `there`."""
 
     name = "m"
+    look_s = 0.05
 
     def __init__(self) -> None:
         self.kube, self.live = FakeKube(), LiveConnections()
@@ -90,7 +91,7 @@ class World:
                 of_mirrors=self.of_mirrors,
                 active_tick_s=0.01,
                 idle_tick_s=0.02,
-                look_s=0.05,
+                look_s=self.look_s,
             )
         )
 

@@ -97,6 +97,32 @@ def test_groups_are_carried_over_and_counted(world: World) -> None:
     assert (world.status.groups.total, world.status.groups.carried) == (1, 1)
 
 
+def _looks_at(world: World, seconds: float) -> int:
+    """How often the source's ends are asked for in that time."""
+    asked, told_bounds = [], world.here.told_bounds
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        asked.append(arguments)
+        return told_bounds(*arguments, **options)
+
+    world.here.told_bounds = counted  # type: ignore[method-assign]
+    world.run(asyncio.sleep(seconds))
+    return len(asked)
+
+
+def test_a_copy_that_is_not_written_any_more_does_not_have_its_source_looked_at_more_often(world: World) -> None:
+    world.run(world.reconciler.stop())
+    world.look_s = 0.5
+    world.restart()
+    world.copied()
+    world.there.write("t", 1)
+    world.here.write("t", 4)
+    world.passes(lambda: world.condition("Drifted").status == "True")
+
+    # With each look the source has something that the copy has not. Looked for what is new it would be 30 times.
+    assert _looks_at(world, 1.6) <= 5
+
+
 def test_a_copy_that_drifted_stalls_the_mirror_and_no_other_copy(world: World) -> None:
     world.copied()
     world.there.write("t", 1)
