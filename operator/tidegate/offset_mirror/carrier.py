@@ -114,6 +114,9 @@ class Carrier:
             self._target.commit(self._notes.carried_id(group_id), carry.unnoted)
         due = self._now_s() - self._renewed_s.get(group_id, -_RENEWED_S) >= _RENEWED_S
         offsets = {**carry.settled, **carry.offsets} if due else carry.offsets
+        if due and carry.kept:
+            self._target.commit(self._notes.carried_id(group_id), carry.kept)
+            self._renewed_s[group_id] = self._now_s()
         if not offsets:
             return
         of_group, carrying, carried = self._beside(group_id)

@@ -8,7 +8,7 @@ alone from then on, or its consumers would skip records after they have moved.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from tidegate.kafka.model import TopicPartition
@@ -21,6 +21,8 @@ OWN: Final = "tidegate."
 _LONGEST_MARK: Final = 9
 _LONGEST_ID: Final = 32_767
 """Bytes of a group's id, as brokers read it."""
+_NOBODYS: Final = GroupOffset(2**63 - 1)
+"""Noted of a group of which nothing else is: no log has this offset, so nothing that is committed is taken for ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ class Carry:
     offsets: Mapping[TopicPartition, GroupOffset]
     settled: Mapping[TopicPartition, GroupOffset]
     in_use: frozenset[TopicPartition]
+    kept: Mapping[TopicPartition, GroupOffset] = field(default_factory=dict)
 
 
 def selected(group_id: str, spec: MirroredGroups, *allowed: tuple[str, ...]) -> bool:
@@ -99,7 +102,9 @@ def decide(standing: Standing, ends: Mapping[TopicPartition, int]) -> Carry:
     )
     if in_use:
         # A group that has moved may have had nothing to commit yet for its other partitions.
-        return Carry({}, {}, {}, in_use)
+        noted = {**standing.adopted, **standing.carrying, **standing.carried}
+        kept = noted or dict.fromkeys(in_use, _NOBODYS)
+        return Carry({}, {}, {}, in_use, kept if standing.adopts else {})
     for partition, committed in standing.source.items():
         end = ends.get(partition)
         if end is None:

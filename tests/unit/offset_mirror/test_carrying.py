@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 
 import pytest
@@ -11,7 +12,7 @@ from support.fake_kafka import FakeClock
 from support.mirror.fake_cluster import FakeMirrorCluster, Killed
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import TopicPartition
-from tidegate.mirror.ports import UNDECIDED, GroupOffset
+from tidegate.mirror.ports import UNDECIDED, GroupOffset, GroupOffsets
 from tidegate.offset_mirror.carrier import Carrier
 from tidegate.offset_mirror.carrying import Notes, selected
 from tidegate.resources.offset_mirror import CarriedGroups, MirroredGroups
@@ -323,3 +324,62 @@ def test_whoever_dies_while_a_group_is_taken_over_leaves_one_that_is_carried_on(
 
     assert (told.carried, told.in_use) == (1, 0)
     assert world.target.offsets["g"] == world.source.offsets["g"]
+
+
+DAYS = 7 * 24 * 3600
+
+
+def forgets_after_a_week(world: World) -> None:
+    """The target's brokers, of groups without members; group `g` itself has members that commit now and then."""
+    commit, at_s = world.target.commit, dict[str, float]()
+
+    def committed(group_id: str, offsets: GroupOffsets) -> None:
+        at_s[group_id] = world.clock.monotonic()
+        commit(group_id, offsets)
+
+    def forget(group_ids: Collection[str]) -> Mapping[str, GroupOffsets]:
+        for group_id in [g for g, at in at_s.items() if world.clock.monotonic() - at > DAYS and g != "g"]:
+            world.target.offsets.pop(group_id, None)
+        return read(group_ids)
+
+    read = world.target.committed
+    world.target.commit, world.target.committed = committed, forget  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize(
+    ("first", "later"),
+    [(40, 60), (UNDECIDED, 0)],
+    ids=["it was carried before it was used", "its first transaction was to decide when it was first seen"],
+)
+def test_a_group_that_is_used_where_it_goes_back_to_is_left_alone_for_ever(
+    first: int, later: int, world: World
+) -> None:
+    world.fails_back()
+    forgets_after_a_week(world)
+    world.target.offsets["g"] = {P0: GroupOffset(first)}
+    world.commit(50)
+    world.carry()
+    world.target.offsets["g"][P0] = GroupOffset(later)
+    for days in range(20):
+        world.commit(70 + days)
+        assert world.carry().in_use == 1, f"after {days} days"
+        if days % 3 == 0:
+            world.restart()
+        world.clock.sleep(24 * 3600)
+
+    assert world.there == GroupOffset(later)
+
+
+def test_what_is_noted_of_a_group_in_use_is_renewed_now_and_then_only(world: World) -> None:
+    world.fails_back()
+    world.commit(50)
+    world.carry()
+    world.target.offsets["g"][P0] = GroupOffset(60)
+    world.target.commits.clear()
+    world.carry()
+    assert world.target.commits == []
+
+    world.clock.sleep(7 * 3600)
+    for _ in range(2):
+        world.carry()
+    assert world.target.commits == [world.notes.carried_id("g")]
