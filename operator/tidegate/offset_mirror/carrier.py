@@ -57,9 +57,11 @@ class Carrier:
         ends: Mapping[TopicPartition, int],
         source_ids: Mapping[str, str],
         adopts: frozenset[str] = frozenset(),
+        mirrored: frozenset[str] = frozenset(),
     ) -> CarriedGroups:
         """``ends``: of the copies; ``source_ids``: by topic, the id of what was copied; ``adopts``: topics that were
-        taken over from a failover. Raises ``KafkaFailure`` where nothing could be read."""
+        taken over from a failover; ``mirrored``: all that have a copy, also those that must not be copied on. Raises
+        ``KafkaFailure`` where nothing could be read."""
         wanted = [group_id for group_id in self._source.group_ids() if self._selects(group_id)]
         source: dict[str, GroupOffsets] = {}
         of_source = self._source.committed(wanted)
@@ -73,10 +75,11 @@ class Carrier:
                 source[group_id] = copied
         ids = [each for g in source for each in self._beside(g)]
         target, tally = self._target.committed(ids), _Tally()
+        copies = mirrored | source_ids.keys()
         for group_id, offsets in sorted(source.items()):
             there, carrying, carried = (target.get(each, {}) for each in self._beside(group_id))
             standing = Standing(offsets, there, carrying, carried, adopts)
-            self._carry(group_id, decide(standing, ends), tally)
+            self._carry(group_id, decide(standing, ends, copies), tally)
         self._renewed_s = {g: at for g, at in self._renewed_s.items() if g in source}
         return CarriedGroups(
             total=len(source),

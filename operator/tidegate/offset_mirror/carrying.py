@@ -7,7 +7,7 @@ alone from then on, or its consumers would skip records after they have moved.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -89,8 +89,10 @@ def selected(group_id: str, spec: MirroredGroups, *allowed: tuple[str, ...]) -> 
     )
 
 
-def decide(standing: Standing, ends: Mapping[TopicPartition, int]) -> Carry:
+def decide(standing: Standing, ends: Mapping[TopicPartition, int], copies: Collection[str] = ()) -> Carry:
     """``ends``: of the copies that agree with the source; what is committed beyond them is carried as far as they are.
+    ``copies``: all topics that are mirrored, also where nothing is known of their ends: who commits for one of them at
+    the target uses it.
 
     Backwards only where the source went back: a target's offset that is ours was no further than the source's then.
     """
@@ -98,7 +100,9 @@ def decide(standing: Standing, ends: Mapping[TopicPartition, int]) -> Carry:
     offsets: dict[TopicPartition, GroupOffset] = {}
     settled: dict[TopicPartition, GroupOffset] = {}
     in_use = frozenset(
-        p for p, there in standing.target.items() if p in ends and there.offset not in _ours(standing, p)
+        p
+        for p, there in standing.target.items()
+        if (p in ends or p.topic in copies) and there.offset not in _ours(standing, p)
     )
     if in_use:
         # A group that has moved may have had nothing to commit yet for its other partitions.

@@ -87,6 +87,7 @@ class Copying:
         self._carrying_now: asyncio.Future[CarriedGroups] | None = None
         self._ended = False
         self.adopts: frozenset[str] = frozenset()
+        self.mirrored: frozenset[str] = frozenset()
         self.ids_at_rest: dict[str, str] = {}
         self.courses_at_rest: list[Course] = []
         """Where the copies ended when it was stopped; what was on its way then may have come since."""
@@ -109,10 +110,17 @@ class Copying:
         if self._carrying is not None:
             self._spawn("carry", self._carry)
 
-    def copy(self, topics: Collection[Copied], ids: tuple[int, ...], adopts: frozenset[str] = frozenset()) -> None:
+    def copy(
+        self,
+        topics: Collection[Copied],
+        ids: tuple[int, ...],
+        adopts: frozenset[str] = frozenset(),
+        mirrored: frozenset[str] = frozenset(),
+    ) -> None:
         """These topics and no others. ``ids``: the producer ids that are known; ``adopts``: all topics that were taken
-        over from a failover, also those that are still being prepared."""
-        self.adopts = adopts
+        over from a failover, also those that are still being prepared; ``mirrored``: all that have a copy, also those
+        that must not be copied on."""
+        self.adopts, self.mirrored = adopts, mirrored
         wanted = {
             TopicPartition(topic.source.name, number): topic
             for topic in topics
@@ -275,7 +283,7 @@ class Copying:
                 try:
                     # Whoever ends this waits for the call itself, which can't be cancelled.
                     self._carrying_now = asyncio.ensure_future(
-                        in_thread(self._patient, carrier.carry, ends, source_ids, self.adopts)
+                        in_thread(self._patient, carrier.carry, ends, source_ids, self.adopts, self.mirrored)
                     )
                     self.groups, self._groups_trouble = await asyncio.shield(self._carrying_now), ""
                 except KafkaFailure as failure:

@@ -45,12 +45,13 @@ def settle(
     courses: Collection[Course],
     source_ids: Mapping[str, str],
     adopts: frozenset[str],
+    mirrored: frozenset[str],
     carrier: Carrier | None,
 ) -> Settled:
     """Once nothing is copied any more: carry the groups over once more, and look at what is lacking. Raises
     ``KafkaFailure``."""
     ends = {course.partition: course.offset for course in courses if course.offset is not None and not course.drifted}
-    groups = carrier.carry(ends, source_ids, adopts) if carrier is not None and ends else None
+    groups = carrier.carry(ends, source_ids, adopts, mirrored) if carrier is not None and ends else None
     return Settled(lacking(source, courses), groups)
 
 

@@ -85,7 +85,7 @@ class Failover:
         if stopped is None:
             return Settled({}, None)
         carrier = stopped.carrier(Clusters(source, target, stopped.clusters.ids), self.may_write)
-        at_rest = stopped.courses_at_rest, stopped.ids_at_rest, stopped.adopts
+        at_rest = stopped.courses_at_rest, stopped.ids_at_rest, stopped.adopts, stopped.mirrored
         try:
             return await in_thread(self.executor, settle, source, *at_rest, carrier)
         except KafkaFailure as failure:

@@ -266,7 +266,9 @@ class MirrorReconciler:
         if prepared is not None:
             rows, halted = rows_of(prepared, {**known, **prepared.adoption.rows}), halted_courses(prepared)
             ready = [topic for topic in prepared.copied if is_same(topic, known.get(topic.source.name))]
-            running.copy(ready, before.status.producer_ids, frozenset(row.name for row in rows if row.adopted))
+            adopts = frozenset(row.name for row in rows if row.adopted)
+            mirrored = frozenset(row.name for row in rows if row.target_id)
+            running.copy(ready, before.status.producer_ids, adopts, mirrored)
         gone = prepared.gone if prepared is not None else gone_before(before.status)
         result = counted([*running.courses(), *halted], rows, self._parts.clock.monotonic(), gone)
         preparing = len(prepared.preparing) if prepared is not None else 0

@@ -29,7 +29,7 @@ class World:
         self.source.create_topic("t", 2, {})
         self.source_ids = {"t": self.source.kept["t"].topic_id}
         self.may_write = True
-        self.notes, self.adopts = Notes(), frozenset[str]()
+        self.notes, self.adopts, self.mirrored = Notes(), frozenset[str](), frozenset[str]()
         self.restart()
 
     def fails_back(self) -> None:
@@ -53,7 +53,7 @@ class World:
         self.source.offsets["g"] = {P0: GroupOffset(offset, metadata)}
 
     def carry(self) -> CarriedGroups:
-        return self.carrier.carry(self.ends, self.source_ids, self.adopts)
+        return self.carrier.carry(self.ends, self.source_ids, self.adopts, self.mirrored)
 
     @property
     def there(self) -> GroupOffset | None:
@@ -256,6 +256,34 @@ def test_a_commit_at_the_target_counts_where_the_source_has_none(world: World) -
 
     assert world.carry().in_use == 1
     assert world.there == GroupOffset(50)
+
+
+@pytest.mark.parametrize("is_halted", [False, True])
+def test_a_commit_at_the_target_counts_where_nothing_is_known_of_the_copy(is_halted: bool, world: World) -> None:
+    """Its partition has not been looked at yet, has drifted, or is one of a topic that is not being copied for now."""
+    world.source.create_topic("u", 1, {})
+    evidence = TopicPartition("u", 0) if is_halted else P1
+    world.source.offsets["g"] = {P0: GroupOffset(50), evidence: GroupOffset(50)}
+    world.source_ids["u"], world.ends[evidence] = world.source.kept["u"].topic_id, 100
+    world.carry()
+    world.target.offsets["g"][evidence] = GroupOffset(60)
+    world.commit(90)
+    world.restart()
+    del world.ends[evidence]
+    if is_halted:
+        del world.source_ids["u"]
+        world.mirrored = frozenset({"t", "u"})
+    told = world.carry()
+
+    assert (told.carried, told.in_use) == (0, 1)
+    assert world.there == GroupOffset(50)
+
+
+def test_a_commit_for_a_topic_that_is_not_mirrored_is_no_use_of_the_copies(world: World) -> None:
+    world.target.offsets["g"] = {TopicPartition("other", 0): GroupOffset(60)}
+    world.commit(50)
+
+    assert world.carry().carried == 1
 
 
 def test_a_group_whose_id_leaves_no_room_for_the_mirrors_own_groups_is_not_carried() -> None:
