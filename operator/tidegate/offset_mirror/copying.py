@@ -153,13 +153,22 @@ class Copying:
         ending: list[asyncio.Future[Any]] = [*tasks, steps]
         if self._carrying_now is not None:
             ending.append(self._carrying_now)
-        self.courses_at_rest, self.ids_at_rest = self.courses(), self.source_ids()
+        partitions, self.ids_at_rest = [each.copying for each in self._partitions.values()], self.source_ids()
         _, self._late = await asyncio.wait(ending, timeout=_CLOSING_S)
+        self._rest(partitions)
         self._partitions.clear()
         await loop.run_in_executor(None, self._close)
+
+        def is_over(_: asyncio.Future[Any]) -> None:
+            self._rest(partitions)
+            loop.run_in_executor(None, self._close)  # it may have connected anew
+
         for each in self._late:
-            # What is still under way may connect anew.
-            each.add_done_callback(lambda _: loop.run_in_executor(None, self._close))
+            each.add_done_callback(is_over)
+
+    def _rest(self, partitions: Collection[PartitionCopying]) -> None:
+        """Not before the steps that were under way have ended: one may have found that its copy has drifted."""
+        self.courses_at_rest = [each.seen() for each in partitions]
 
     @property
     def is_at_rest(self) -> bool:

@@ -16,6 +16,7 @@ from tidegate.kube.ports import Object, namespace_of
 from tidegate.mirror.ports import MirrorCluster
 from tidegate.offset_mirror.copying import Clusters, Copying
 from tidegate.offset_mirror.ending import Settled, ended, fence_some, lacking, settle
+from tidegate.offset_mirror.rows import with_drift
 from tidegate.offset_mirror.status import Before, Told, draining, failed_over, fencing, waiting
 from tidegate.offset_mirror.topics import wanted
 from tidegate.resources.mirror_failover import FailoverPhase, MirrorFailover
@@ -77,6 +78,7 @@ class Failover:
             await self._close(theirs, ours)
         groups = last.groups if isinstance(last, Settled) else None
         status = told.status.model_copy(update={"groups": groups or told.status.groups})
+        status = with_drift(status, stopped.courses_at_rest if stopped is not None else ())
         begun = Before(status, before.generation, before.now)
         return fencing(begun, MirrorFailover(phase=FailoverPhase.FENCING, fence_id=fence_id))
 

@@ -42,6 +42,7 @@ from tidegate.offset_mirror.rows import (
     is_same,
     rows_of,
     unready,
+    with_drift,
 )
 from tidegate.offset_mirror.status import (
     COPIED_BY_ANOTHER,
@@ -181,6 +182,8 @@ class MirrorReconciler:
             stopped = self._stopped.get(uid_of(body))
             if stopped is not None and not stopped.is_at_rest:
                 return _Outcome(fencing(before, failover, "answers to what was sent are waited for"), _WAITING_S)
+            if stopped is not None:
+                before = replace(before, status=with_drift(before.status, stopped.courses_at_rest))
             told = await self._failover.fence(body, before, failover, spec)
             goes_on = told.status.failover != failover
             return await self._not_copied(body, told, 0.0 if goes_on else _WAITING_S)
@@ -243,6 +246,7 @@ class MirrorReconciler:
         if running is None or running.connections != _connections(pair):
             return await self._not_copied(body, told, _WAITING_S)
         courses = running.copying.courses()
+        told = replace(told, status=with_drift(told.status, courses))
         rows, gone = [*courses, *halted_before(status, courses)], gone_before(status)
         result = counted(rows, status.topics, parts.clock.monotonic(), gone)
         groups = running.copying.groups

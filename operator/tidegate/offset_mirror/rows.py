@@ -96,6 +96,14 @@ def halted_before(status: OffsetMirrorStatus, courses: Iterable[Course]) -> list
     ]
 
 
+def with_drift(status: OffsetMirrorStatus, courses: Iterable[Course]) -> OffsetMirrorStatus:
+    """With what the process has found and no pass has written yet."""
+    found = {course.partition.topic for course in courses if course.drifted}
+    drifted = {"state": CopyState.DRIFTED}
+    rows = tuple(row.model_copy(update=drifted) if row.name in found else row for row in status.topics)
+    return status.model_copy(update={"topics": rows})
+
+
 def gone_before(status: OffsetMirrorStatus) -> frozenset[str]:
     """Topics that the source had no more when it could last be looked at."""
     return frozenset(row.name for row in status.topics if row.state is CopyState.SOURCE_GONE)

@@ -16,6 +16,7 @@ from tidegate.clock import SystemClock
 from tidegate.connection.live import Live, LiveConnections
 from tidegate.kafka.connection import Connection
 from tidegate.kube.ports import MIRRORS, Conflict, Object
+from tidegate.offset_mirror.copying import Copying
 from tidegate.offset_mirror.metrics import MirrorMetrics
 from tidegate.offset_mirror.reconcile import MirrorReconciler, Parts
 from tidegate.resources.base import read_status
@@ -127,6 +128,11 @@ class World:
 
     def copied(self) -> None:
         self.passes(lambda: self.condition("Ready").reason == "CopiesInSync")
+
+    @property
+    def copying(self) -> list[Copying]:
+        """What copies in this process."""
+        return [running.copying for running in self.reconciler._running.values()]
 
     @property
     def body(self) -> Object:

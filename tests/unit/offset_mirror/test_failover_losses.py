@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 
+from support.mirror.fake_cluster import FakeTarget
 from support.mirror.passes import World, failed_back, failed_over
 from tidegate.kafka.errors import Unavailable, UnknownPartitions
 from tidegate.kafka.model import TopicPartition
 from tidegate.kube.ports import MIRRORS, EventType
-from tidegate.mirror.model import Interrupted, Refusal, Tail
+from tidegate.mirror.model import Appended, Interrupted, Refusal, Tail
 from tidegate.mirror.ports import Target
+from tidegate.offset_mirror.copying import Copying
 
 
 @pytest.fixture
@@ -124,6 +128,23 @@ def drifted(world: World) -> None:
     world.passes(lambda: world.condition("Drifted").status == "True")
 
 
+def drifted_unwritten(world: World) -> None:
+    """The process has found it; no pass has written it."""
+    world.there.log("t").foreign()
+    world.here.write("t", 5)
+    [copying] = world.copying
+
+    async def found() -> None:
+        for _ in range(1000):
+            if any(course.drifted for course in copying.courses()):
+                return
+            await asyncio.sleep(0.01)
+        raise AssertionError(copying.courses())
+
+    world.run(found())
+    assert "Drifted" not in [row.state for row in world.status.topics]
+
+
 def created_again(world: World) -> None:
     del world.here.kept["t"]
     world.here.create_topic("t", 2, {})
@@ -170,6 +191,54 @@ def test_what_is_not_known_is_not_said_to_be_nothing(happens: Callable[[World], 
         f"at least {5 - end} offset(s) of the source were not copied, and of 1 topic(s) that is not known"
         in warned_of(world)
     )
+
+
+def test_a_drift_that_no_pass_has_written_yet_is_told_of(world: World) -> None:
+    drifted_unwritten(world)
+    found = failed_over(world, acceptLoss=True)
+
+    [topic] = found.topics
+    assert (topic.lacks, found.not_copied) == (None, None)
+    assert "its copy had something at an offset that is not the source's" in warned_of(world)
+    # And who goes back does not take it over.
+    failed_back(world)
+    world.one_pass()
+    world.passes(lambda: world.condition("Ready").reason in ("CopiesInSync", "CopiesDrifted"))
+    assert "its copy was Drifted when it was failed over" in world.condition("Ready").message
+
+
+def test_a_drift_that_the_last_step_finds_is_told_of(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was sent before the copying was stopped is answered afterwards."""
+    sent, stopped, append, stop = threading.Event(), threading.Event(), FakeTarget.append, Copying.stop
+
+    def late(target: FakeTarget, batches: tuple[bytes, ...]) -> Appended | Interrupted:
+        sent.set()
+        assert stopped.wait(10)
+        return append(target, batches)
+
+    async def stopping(copying: Copying) -> None:
+        ends = asyncio.ensure_future(stop(copying))
+        await asyncio.sleep(0)
+        stopped.set()
+        await ends
+
+    monkeypatch.setattr(FakeTarget, "append", late)
+    monkeypatch.setattr(Copying, "stop", stopping)
+    world.there.log("t").foreign()
+    world.here.write("t", 5)
+    assert world.run(asyncio.to_thread(sent.wait, 10))
+    [topic] = failed_over(world, acceptLoss=True).topics
+
+    assert topic.unknown == "its copy had something at an offset that is not the source's"
+
+
+def test_a_drift_that_is_found_while_a_connection_is_in_trouble_is_written(world: World) -> None:
+    world.connect("here", trouble=("KafkaUnavailable", "nobody is there"))
+    world.one_pass()
+    drifted_unwritten(world)
+    world.one_pass()
+
+    assert [row.state for row in world.status.topics] == ["Drifted"]
 
 
 def test_a_topic_that_is_not_selected_any_more_is_left_out(world: World) -> None:
