@@ -47,12 +47,25 @@ def settle(
     adopts: frozenset[str],
     mirrored: frozenset[str],
     carrier: Carrier | None,
+    target: MirrorCluster | None,
 ) -> Settled:
-    """Once nothing is copied any more: carry the groups over once more, and look at what is lacking. Raises
-    ``KafkaFailure``."""
+    """Once nothing is copied any more: carry the groups over once more, and look at what is lacking. ``target``: absent
+    where it does not matter whether the copies are still as they were left. Raises ``KafkaFailure``."""
+    if target is not None:
+        _check_ends(target, courses)
     ends = {course.partition: course.offset for course in courses if course.offset is not None and not course.drifted}
     groups = carrier.carry(ends, source_ids, adopts, mirrored) if carrier is not None and ends else None
     return Settled(lacking(source, courses), groups)
+
+
+def _check_ends(target: MirrorCluster, courses: Collection[Course]) -> None:
+    """Where a source is idle, nothing is written that would show that a copy has got or lost something. Raises
+    ``KafkaFailure``, also where one does not end as it was left."""
+    ends = {course.partition: course.offset for course in courses}
+    for partition, bounds in sorted(target.bounds(tuple(ends), stable=False).items()) if ends else ():
+        if bounds.latest != ends[partition]:
+            says = f"the copy of {partition} ends at offset {bounds.latest} at the target, and not at {ends[partition]}"
+            raise Unavailable(f"{says}: it is looked at again")
 
 
 # --- the fence --------------------------------------------------------------------------------------------------------

@@ -67,7 +67,9 @@ class Failover:
         ours = self.open_cluster(target.connection, target.cluster_id)
         theirs = None if isinstance(source, str) else self.open_cluster(source.connection, source.cluster_id)
         try:
-            last = Settled({}, None) if theirs is None else await self._settled(theirs, ours, stopped)
+            last: Settled | str = Settled({}, None)
+            if theirs is not None:
+                last = await self._settled(theirs, ours, stopped, accepts_loss=accepts_loss)
             why = "" if accepts_loss else _keeps_from_ending(last)
             if why:
                 return draining(before, told, why)
@@ -82,14 +84,16 @@ class Failover:
         begun = Before(status, before.generation, before.now)
         return fencing(begun, MirrorFailover(phase=FailoverPhase.FENCING, fence_id=fence_id))
 
-    async def _settled(self, source: MirrorCluster, target: MirrorCluster, stopped: Copying | None) -> Settled | str:
+    async def _settled(
+        self, source: MirrorCluster, target: MirrorCluster, stopped: Copying | None, *, accepts_loss: bool
+    ) -> Settled | str:
         """What is so once nothing is copied any more, or why that can't be told."""
         if stopped is None:
             return Settled({}, None)
         carrier = stopped.carrier(Clusters(source, target, stopped.clusters.ids), self.may_write)
         at_rest = stopped.courses_at_rest, stopped.ids_at_rest, stopped.adopts, stopped.mirrored
         try:
-            return await in_thread(self.executor, settle, source, *at_rest, carrier)
+            return await in_thread(self.executor, settle, source, *at_rest, carrier, None if accepts_loss else target)
         except KafkaFailure as failure:
             return str(failure)
 

@@ -87,6 +87,37 @@ def test_what_keeps_a_copy_from_being_written_stays_to_be_seen(world: World) -> 
     assert world.status.failover is None
 
 
+def somebody_else_wrote(world: World) -> str:
+    world.there.write("t", 3)
+    return "the copy of t-0 ends at offset 23 at the target, and not at 20"
+
+
+def the_target_lost_records(world: World) -> str:
+    """By an unclean election."""
+    log = world.there.log("t")
+    log.log = [one for one in log.log if one.until <= 15]
+    return f"the copy of t-0 ends at offset {log.end} at the target, and not at 20"
+
+
+def the_copy_has_no_leader(world: World) -> str:
+    world.there.headless = {TopicPartition("t", 0)}
+    return "t-0 has no leader"
+
+
+@pytest.mark.parametrize("happens", [somebody_else_wrote, the_target_lost_records, the_copy_has_no_leader])
+def test_a_drain_looks_at_the_target_before_it_ends(happens: Callable[[World], str], world: World) -> None:
+    """The source is idle: nothing has been written that would have shown it."""
+    says = happens(world)
+    world.spec["failover"] = {}
+    world.one_pass()
+    if says not in world.condition("Ready").message:
+        world.passes(lambda: says in world.condition("Ready").message)
+    for _ in range(5):
+        world.one_pass()
+
+    assert world.status.failover is None
+
+
 # --- what was not copied ----------------------------------------------------------------------------------------------
 
 
