@@ -123,7 +123,7 @@ class Stage:
         def prepared() -> bool:
             names = wanted_topics(source, spec, [AllowSpec()])
             assert names, f"allow the principal Describe on topic {self.topic}, which is not seen without it"
-            found = prepare(source, target, names, {})
+            found = prepare(source, target, names, {}, lambda: True)
             for halted in found.halted.values():
                 raise NotAuthorized(halted.message)
             return bool(found.copied)
@@ -185,7 +185,7 @@ def test_the_documented_rights_are_enough_for_a_target(stage: Stage, from_open: 
     known = MirroredTopicStatus(name=topic, partitions=1, seeded=True, state=CopyState.IN_SYNC, **ids)
 
     def followed() -> bool:
-        found = prepare(from_open, target, wanted_topics(from_open, spec, [AllowSpec()]), {topic: known})
+        found = prepare(from_open, target, wanted_topics(from_open, spec, [AllowSpec()]), {topic: known}, lambda: True)
         assert not found.halted
         return [topic.target.partitions for topic in found.copied] == [2]
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
-from tidegate.kafka.errors import NotAuthorized, Refused
+from tidegate.kafka.errors import NotAuthorized, Refused, Unavailable
 from tidegate.kafka.model import Topic
 from tidegate.mirror.ports import MirrorCluster
 from tidegate.offset_mirror.failback import NOTHING, Adoption, adopted
@@ -49,11 +49,12 @@ def prepare(
     target: MirrorCluster,
     names: Mapping[str, Topic],
     known: Mapping[str, MirroredTopicStatus],
+    may_write: Callable[[], bool],
     taken_back: OffsetMirrorStatus | None = None,
 ) -> Prepared:
     """Bring the target's topics as far as one look allows; a topic that the target refuses is halted, and no other.
-    ``names``: the source's topics that are wanted; ``taken_back``: of the mirror in the other direction that has failed
-    over.
+    ``names``: the source's topics that are wanted; ``may_write``: whether it is this process's turn; ``taken_back``: of
+    the mirror in the other direction that has failed over.
 
     Raises ``KafkaFailure``.
     """
@@ -91,6 +92,8 @@ def prepare(
             case Halted():
                 halted[name] = step
             case Create() | AddPartitions() | Configure():
+                if not may_write():  # it may have become another process's turn since it looked
+                    raise Unavailable(f"topic {name} is not made ready: nothing may be written now")
                 try:
                     _do(target, step)
                 except (NotAuthorized, Refused) as failure:

@@ -57,6 +57,7 @@ class World:
         self.metrics = Metrics()
         self.of_mirrors = MirrorMetrics(self.metrics.registry)
         self.opened: list[str] = []
+        self.leads = True
         self.restart()
 
     def connect(self, name: str, **changes: Any) -> None:
@@ -84,7 +85,7 @@ class World:
                 live=self.live,
                 open_cluster=self.open,
                 mirrors=lambda: self.kube.list(MIRRORS),
-                may_write=lambda: True,
+                may_write=lambda: self.leads,
                 executor=self.executor,
                 patient_executor=self.executor,
                 clock=clock,

@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import math
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -765,3 +765,33 @@ def test_the_ids_that_a_copy_may_be_written_with_stay(
 ) -> None:
     assert ids_module.pruned(tuple(range(201)), rows, former) == left
     assert ids_module.pruned(tuple(range(100)), rows, former) == tuple(range(100))
+
+
+@pytest.mark.parametrize("change", ["create", "add partitions", "configure"])
+def test_a_process_whose_turn_it_is_no_more_prepares_no_topic(
+    change: str, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that was frozen once it had looked at both clusters: by then another one may have failed over."""
+    world.one_pass()
+    world.there._numbers = itertools.count(1000)
+    world.copied()
+    if change == "create":
+        world.spec["topics"] = {"include": ["*"]}
+        world.here.create_topic("u", 1, {})
+    elif change == "add partitions":
+        world.here.add_partitions("t", 3)
+    else:
+        world.here.configure("t", {"retention.ms": "1000"})
+    settings, partitions = dict(world.there.kept["t"].settings), len(world.there.kept["t"].logs)
+    read = world.there.settings
+
+    def frozen(topics: Collection[str]) -> Mapping[str, Mapping[str, str]]:
+        found = read(topics)
+        world.leads = False
+        return found
+
+    monkeypatch.setattr(world.there, "settings", frozen)
+    world.one_pass()
+
+    assert world.there.kept.keys() == {"t"}
+    assert (world.there.kept["t"].settings, len(world.there.kept["t"].logs)) == (settings, partitions)
