@@ -20,7 +20,7 @@ from tidegate.offset_mirror.rows import with_drift
 from tidegate.offset_mirror.status import Before, Told, draining, failed_over, fencing, waiting
 from tidegate.offset_mirror.topics import wanted
 from tidegate.resources.mirror_failover import FailoverPhase, MirrorFailover
-from tidegate.resources.offset_mirror import OffsetMirrorSpec
+from tidegate.resources.offset_mirror import CarriedGroups, OffsetMirrorSpec
 from tidegate.threads import in_thread
 
 
@@ -53,7 +53,8 @@ class Failover:
             return "nothing has been copied yet"
         if counts.in_sync < counts.total or counts.total != len(courses):
             return f"not all copies are in sync: {counts.in_sync} of {counts.total} are"
-        return ""
+        # Also known here, so that the copying is not ended and begun anew for as long as a permission is missing.
+        return _not_carried(copying.groups)
 
     async def begin(
         self, body: Object, before: Before, told: Told, spec: OffsetMirrorSpec, stopped: Copying | None
@@ -155,6 +156,10 @@ def _keeps_from_ending(last: Settled | str) -> str:
         return last
     if last.lacking:
         return _lacks(last.lacking)
-    if last.groups is not None and last.groups.failed:
-        return f"{last.groups.failed} group(s) could not be carried over: {last.groups.failure}"
-    return ""
+    return _not_carried(last.groups)
+
+
+def _not_carried(groups: CarriedGroups | None) -> str:
+    if groups is None or not groups.failed:
+        return ""
+    return f"{groups.failed} group(s) could not be carried over: {groups.failure}"

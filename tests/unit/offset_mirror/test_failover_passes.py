@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterator, Mapping
 import pytest
 
 from support.mirror.passes import World, failed_back, failed_over
-from tidegate.kafka.errors import Unavailable
+from tidegate.kafka.errors import NotAuthorized, Unavailable
 from tidegate.kafka.model import LogBounds, TopicPartition
 from tidegate.kube.ports import MIRRORS
 from tidegate.mirror.model import Interrupted
-from tidegate.mirror.ports import GroupOffset
+from tidegate.mirror.ports import GroupOffset, GroupOffsets
 from tidegate.offset_mirror.ids import ProducerIdsInStatus
 from tidegate.resources.mirror_failover import FailoverPhase
 
@@ -87,6 +87,29 @@ def test_a_failover_waits_while_a_copy_lacks_something(world: World) -> None:
 
     world.here.bounds = bounds  # type: ignore[method-assign]
     assert failed_over(world).not_copied == 0
+
+
+def test_a_group_that_cannot_be_carried_over_keeps_a_failover_from_ending_and_not_the_copying(world: World) -> None:
+    """Or it would be begun anew each time."""
+
+    def refused(group_id: str, offsets: GroupOffsets) -> None:
+        raise NotAuthorized(f"commit offsets of group {group_id}: Read is missing")
+
+    commit, world.there.commit = world.there.commit, refused  # type: ignore[method-assign]
+    world.here.offsets["g"] = {P0: GroupOffset(7)}
+    world.copied()
+    world.passes(lambda: world.status.groups is not None and world.status.groups.failed == 1)
+    copying, world.spec["failover"] = world.copying, {}
+    for _ in range(5):
+        assert world.one_pass().reason == "FailoverDraining"
+    assert "1 group(s) could not be carried over: commit offsets of group" in world.condition("Ready").message
+    assert world.copying == copying
+    world.here.write("t", 5)
+    world.passes(lambda: world.there.log("t").end == 25)
+
+    world.there.commit = commit  # type: ignore[method-assign]
+    assert failed_over(world).not_copied == 0
+    assert world.there.offsets["g"] == {P0: GroupOffset(7)}
 
 
 def test_a_failover_that_was_asked_for_by_mistake_can_be_taken_back_while_it_waits(world: World) -> None:
