@@ -145,6 +145,13 @@ def test_settings_are_set_and_others_stay(world: World) -> None:
     assert world.cluster.settings([topic])[topic]["retention.ms"] == "-1"
 
 
+def test_a_topic_is_looked_for_by_name(world: World) -> None:
+    assert world.cluster.topic(world.topic) is None
+    topic = world.made(2)
+
+    assert world.cluster.topic(topic) == world.cluster.topics()[topic]
+
+
 def test_partitions_are_added_and_never_fewer(world: World) -> None:
     topic = world.made(1)
     world.cluster.add_partitions(topic, 3)
@@ -199,6 +206,8 @@ def test_a_groups_offsets_are_committed_for_it(world: World) -> None:
     assert world.cluster.committed([world.group]) == {world.group: {}}
     assert world.cluster.committed([]) == {}
     world.cluster.commit(world.group, {partition: GroupOffset(5, "metadata")})
+    world.cluster.commit(world.group, {partition: GroupOffset(2**63 - 1)})
+    assert world.cluster.committed([world.group])[world.group] == {partition: GroupOffset(2**63 - 1)}
     world.cluster.commit(world.group, {partition: GroupOffset(4)})
     world.cluster.commit(f"{world.group}/2", {partition: GroupOffset(7, "more")})
 

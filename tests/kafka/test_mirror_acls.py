@@ -200,6 +200,15 @@ def test_the_documented_rights_are_enough_for_a_source(stage: Stage) -> None:
     assert consumed(stage.secure.bootstrap, stage.topic) == consumed(stage.open_one.bootstrap, stage.topic)
 
 
+def test_a_topic_that_may_not_be_seen_is_not_taken_for_one_that_is_not_there(stage: Stage) -> None:
+    stage.fill(stage.secure, next(topics_of(stage.secure, stage.unique)))
+    target = stage.user((GROUP, "G", AclOperation.READ))
+
+    assert stage.topic not in target.topics()
+    with pytest.raises(NotAuthorized, match=f"allow the principal.* Describe on topic {stage.topic}"):
+        target.topic(stage.topic)
+
+
 @pytest.mark.parametrize(
     ("missing", "names"),
     [

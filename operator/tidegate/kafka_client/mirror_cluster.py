@@ -20,7 +20,7 @@ from tidegate.kafka_client.log_offsets import EARLIEST, LATEST, LogOffsets
 from tidegate.kafka_client.metadata import read_topics, topics_start
 from tidegate.kafka_client.mirror_clients import MirrorSource, MirrorTarget, new_producer_id
 from tidegate.kafka_client.offset_requests import offset_commit_request, stable_commits_of
-from tidegate.kafka_client.topic_ids import uuid_of
+from tidegate.kafka_client.topic_ids import topic_id_of_bytes, uuid_of
 from tidegate.kafka_client.transaction import first_code
 from tidegate.kafka_client.wire import Wire
 from tidegate.mirror.ports import UNDECIDED, GroupOffset, GroupOffsets
@@ -62,6 +62,16 @@ class KafkaMirrorCluster:
         self._check_cluster()
         answer = topics_metadata(self._wire, None)
         return read_topics(answer, topics_start(answer))
+
+    def topic(self, name: str) -> Topic | None:
+        self._check_cluster()
+        what = f"look for topic {name}"
+        [found] = describe_topics(self._wire, [name], what=what).topics
+        if found.error_code in UNKNOWN_PARTITION:
+            return None
+        # Brokers don't say UNKNOWN_TOPIC_OR_PARTITION of a topic that is asked for by name and may not be seen.
+        check(found.error_code, what, *on_topics("Describe", [name]))
+        return Topic(name, topic_id_of_bytes(found.topic_id.bytes), len(found.partitions))
 
     def settings(self, topics: Collection[str]) -> Mapping[str, Mapping[str, str]]:
         names, found = sorted(topics), dict[str, Mapping[str, str]]()

@@ -87,6 +87,10 @@ class MirrorCluster(Protocol):
         """Those that the principal may see, internal ones left out."""
         ...
 
+    def topic(self, name: str) -> Topic | None:
+        """``None`` only where it is not there. Raises ``NotAuthorized`` where the principal may not see it."""
+        ...
+
     def settings(self, topics: Collection[str]) -> Mapping[str, Mapping[str, str]]:
         """The settings of topics as they hold (DescribeConfigs); one that is not there is absent. Raises
         ``NotAuthorized``."""

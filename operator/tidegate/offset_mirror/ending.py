@@ -96,6 +96,14 @@ def fence_some(target: MirrorCluster, status: OffsetMirrorStatus, may_write: Cal
         if row.name in topics or len(topics) - known == _AT_ONCE:
             continue
         copy = there.get(row.name)
+        try:
+            # A topic that the principal may not see is not listed either, and could still be appended to.
+            copy = copy or target.topic(row.name)
+        except NotAuthenticated:
+            raise
+        except KafkaFailure as failure:
+            stuck[TopicPartition(row.name, 0)] = str(failure)
+            continue
         if copy is None or copy.topic_id != row.target_id:
             topics[row.name] = FailedOverTopic(name=row.name, ends=(), message="the copy was deleted at the target")
             continue
@@ -114,7 +122,8 @@ def _keeps(stuck: Mapping[TopicPartition, str]) -> str:
     return (
         f"{len(stuck)} partition(s) of the target can't be fenced, such as {partition}: {stuck[partition]}. It is "
         f"tried again. If that does not pass, see to it, or delete topic {partition.topic} at the target, with all "
-        "that it has: the failover ends without it"
+        "that it has: the failover ends without it. Create it again only once no former operator process is left: "
+        "one that was frozen while it was copying could append to the new topic"
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from support.mirror.target_broker import TargetBroker
-from tidegate.kafka.errors import GroupNotEmpty, KafkaFailure, Unavailable, UnknownPartitions
+from tidegate.kafka.errors import GroupNotEmpty, KafkaFailure, NotAuthorized, Unavailable, UnknownPartitions
 from tidegate.kafka.model import LogBounds, Topic, TopicPartition
 from tidegate.mirror.model import Appended, Done, Interrupted, Tail
 from tidegate.mirror.ports import GroupOffset, GroupOffsets
@@ -52,6 +52,8 @@ class FakeMirrorCluster:
     """Partitions whose first record is one of a transaction that is open."""
     headless: set[TopicPartition] = field(default_factory=set)
     """Partitions without a leader."""
+    hidden: set[str] = field(default_factory=set)
+    """Topics that the principal may not describe."""
     commits: list[str] = field(default_factory=list)
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
@@ -70,7 +72,13 @@ class FakeMirrorCluster:
 
     def topics(self) -> Mapping[str, Topic]:
         self._answer()
-        return {name: Topic(name, topic.topic_id, len(topic.logs)) for name, topic in self.kept.items()}
+        return {n: Topic(n, t.topic_id, len(t.logs)) for n, t in self.kept.items() if n not in self.hidden}
+
+    def topic(self, name: str) -> Topic | None:
+        self._answer()
+        if name in self.hidden:
+            raise NotAuthorized(f"look for topic {name}: allow the principal Describe on topic {name}")
+        return self.topics().get(name)
 
     def settings(self, topics: Collection[str]) -> Mapping[str, Mapping[str, str]]:
         self._answer()

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from tidegate.kafka.model import TopicPartition
 from tidegate.kube.ports import MIRRORS, EventType
 from tidegate.mirror.model import Appended, Interrupted, Refusal, Tail
 from tidegate.mirror.ports import Target
+from tidegate.offset_mirror import reconcile
 from tidegate.offset_mirror.copying import Copying
 
 
@@ -375,6 +377,23 @@ def test_a_partition_that_cannot_be_fenced_is_named_with_a_way_out(
     found = failed_over(world)
     assert {topic.name: topic.message for topic in found.topics} == {"u": "", "t": "the copy was deleted at the target"}
     assert "the copy was deleted at the target" in warned_of(world)
+
+
+def test_a_copy_that_is_only_hidden_is_fenced_before_the_failover_ends(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by a permission that is withdrawn for a moment: it is still there, and could still be appended to."""
+    monkeypatch.setattr(reconcile, "_WRITTEN_EVERY", timedelta(0))
+    world.there.hidden = {"t"}
+    world.spec["failover"] = {"acceptLoss": True}
+    for _ in range(5):
+        assert world.one_pass().reason == "FailoverFencing"
+    assert "allow the principal Describe on topic t" in world.condition("Ready").message
+
+    world.there.hidden = set()
+    [topic] = failed_over(world, acceptLoss=True).topics
+    assert (topic.ends, topic.message) == ((20, 5), "")
+    assert world.there.log("t").end > 20, "there is no marker"
 
 
 def test_a_partition_that_was_begun_after_the_status_was_written_is_fenced(world: World) -> None:
