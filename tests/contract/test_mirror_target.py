@@ -176,3 +176,12 @@ def test_a_marker_leaves_no_sequence_number_behind(log: Log) -> None:
     [producer] = log.tail().producers
 
     assert (producer.epoch, producer.last_sequence) == (1, -1)
+
+
+def test_a_producer_of_which_there_is_only_a_marker_is_remembered_with_a_log_that_has_data(log: Log) -> None:
+    assert log.markers(0) == 1
+
+    tail = log.tail()
+    [producer] = tail.producers
+    assert tail.data
+    assert (producer.producer_id, producer.epoch, producer.last_sequence) == (log.producer_id, 0, -1)

@@ -6,6 +6,7 @@ On the operator's own request layer: connections, TLS and logins are the same, a
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
 
@@ -144,14 +145,13 @@ class MirrorTarget:
         [end, producers, again, start, replicated] = rows
         if not end.offset == again.offset == replicated.offset:
             return Interrupted(f"{self._what}: its last records are not replicated yet")
+        remembered = tuple(
+            ProducerState(one.producer_id, one.producer_epoch, one.last_sequence) for one in producers.active_producers
+        )
         if start.offset == end.offset:
-            remembered = (
-                ProducerState(one.producer_id, one.producer_epoch, one.last_sequence)
-                for one in producers.active_producers
-            )
-            return Tail(start.offset, end.offset, producers=tuple(remembered))
+            return Tail(start.offset, end.offset, producers=remembered)
         begin = max(start.offset, end.offset - window)
-        return self._with_batches(Tail(start.offset, end.offset, window=begin))
+        return self._with_batches(Tail(start.offset, end.offset, window=begin, producers=remembered))
 
     def _with_batches(self, tail: Tail) -> Tail | Interrupted:
         kept: deque[Batch] = deque()
@@ -173,7 +173,7 @@ class MirrorTarget:
                 dropped = kept.popleft()
                 size -= len(dropped.data)
                 window = dropped.next_offset
-        return Tail(tail.start, tail.end, b"".join(batch.data for batch in kept), window)
+        return replace(tail, data=b"".join(batch.data for batch in kept), window=window)
 
     def append(self, batches: tuple[bytes, ...]) -> Appended | Interrupted:
         answers = self._written([requests.produce(self._partition, batch, _WRITE_MS) for batch in batches])

@@ -22,6 +22,7 @@ from tidegate.mirror.ports import Target
 from tidegate.mirror.states import WINDOW
 
 LAST_EPOCH: Final = 32_767
+_WIDER: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +38,14 @@ def fence(target: Target, ids: Sequence[int], fence_id: int) -> Fenced | Refusal
     """``ids``: all producer ids of the copy's writers, of which no more may be claimed; ``fence_id``: one that is none
     of theirs, the same whenever this is repeated. Raises ``KafkaFailure`` and ``Unreadable``.
     """
-    tail = target.tail(WINDOW)
+    tail = _tail(target, fence_id)
     if isinstance(tail, Interrupted):
         return tail
     if _end(tail, fence_id) is None:
         answer = target.write_markers(fence_id, 0, 1)
         if not isinstance(answer, Done):
             return answer
-        tail = target.tail(WINDOW)
+        tail = _tail(target, fence_id)
         if isinstance(tail, Interrupted):
             return tail
     # Repeated for another partition's sake it adds nothing, or the end would leave the window in time.
@@ -55,7 +56,7 @@ def fence(target: Target, ids: Sequence[int], fence_id: int) -> Fenced | Refusal
         answer = target.write_markers(producer_id, LAST_EPOCH, 1)
         if not isinstance(answer, Done):
             return answer
-    tail = target.tail(WINDOW)
+    tail = _tail(target, fence_id)
     if isinstance(tail, Interrupted):
         return tail
     end = _end(tail, fence_id)
@@ -63,6 +64,21 @@ def fence(target: Target, ids: Sequence[int], fence_id: int) -> Fenced | Refusal
         return Interrupted("the marker that ends the copy is not there yet")
     late = (b.base_offset for b in read_batches(tail.data) if b.stamp.producer_id in ids and not b.is_control)
     return Fenced(end, next((offset for offset in late if offset > end), None))
+
+
+def _tail(target: Target, fence_id: int) -> Tail | Interrupted:
+    """The end of the log; with the fence's first marker if that is there, which a late batch may have pushed back."""
+    window = WINDOW
+    tail = target.tail(window)
+    while not isinstance(tail, Interrupted) and _end(tail, fence_id) is None and tail.window > tail.start:
+        if all(producer.producer_id != fence_id for producer in tail.producers):
+            return tail
+        window *= _WIDER
+        wider = target.tail(window)
+        if not isinstance(wider, Interrupted) and wider.window >= tail.window:
+            return Interrupted("the marker that ends the copy lies further back than is read of the log")
+        tail = wider
+    return tail
 
 
 def _end(tail: Tail, fence_id: int) -> int | None:
