@@ -28,15 +28,18 @@ _WIDER: Final = 8
 @dataclass(frozen=True, slots=True)
 class Fenced:
     """``end``: the offset after the last that was copied; ``displaced``: where a batch of a writer has come to lie that
-    was on its way between the two markers, and so not at the source's offset."""
+    was on its way between the two markers, and so not at the source's offset; ``strange``: where the first batch that
+    no writer of the copy has written lies, among its last."""
 
     end: int
     displaced: int | None = None
+    strange: int | None = None
 
 
-def fence(target: Target, ids: Sequence[int], fence_id: int) -> Fenced | Refusal | Interrupted:
+def fence(target: Target, ids: Sequence[int], fence_id: int, adopted: int = 0) -> Fenced | Refusal | Interrupted:
     """``ids``: all producer ids of the copy's writers, of which no more may be claimed; ``fence_id``: one that is none
-    of theirs, the same whenever this is repeated. Raises ``KafkaFailure`` and ``Unreadable``.
+    of theirs, the same whenever this is repeated; ``adopted``: up to where anybody may have written what the copy was
+    begun from. Raises ``KafkaFailure`` and ``Unreadable``.
     """
     tail = _tail(target, fence_id)
     if isinstance(tail, Interrupted):
@@ -62,8 +65,11 @@ def fence(target: Target, ids: Sequence[int], fence_id: int) -> Fenced | Refusal
     end = _end(tail, fence_id)
     if end is None:
         return Interrupted("the marker that ends the copy is not there yet")
-    late = (b.base_offset for b in read_batches(tail.data) if b.stamp.producer_id in ids and not b.is_control)
-    return Fenced(end, next((offset for offset in late if offset > end), None))
+    batches = [*read_batches(tail.data)]
+    late = (b.base_offset for b in batches if b.stamp.producer_id in ids and not b.is_control)
+    since = max(adopted, end - WINDOW)  # what lies further back may be of a writer whose id is not kept any more
+    strange = (b.base_offset for b in batches if b.stamp.producer_id not in ids and since < b.next_offset <= end)
+    return Fenced(end, next((offset for offset in late if offset > end), None), next(strange, None))
 
 
 def _tail(target: Target, fence_id: int) -> Tail | Interrupted:

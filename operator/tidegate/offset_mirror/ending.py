@@ -107,7 +107,7 @@ def fence_some(target: MirrorCluster, status: OffsetMirrorStatus, may_write: Cal
         if copy is None or copy.topic_id != row.target_id:
             topics[row.name] = FailedOverTopic(name=row.name, ends=(), message="the copy was deleted at the target")
             continue
-        found = _fenced(target, copy, status.producer_ids, failover.fence_id, may_write)
+        found = _fenced(target, copy, row.adopted, status.producer_ids, failover.fence_id, may_write)
         if isinstance(found, FailedOverTopic):
             topics[row.name] = found
         else:
@@ -128,15 +128,21 @@ def _keeps(stuck: Mapping[TopicPartition, str]) -> str:
 
 
 def _fenced(
-    target: MirrorCluster, copy: Topic, ids: Sequence[int], fence_id: int, may_write: Callable[[], bool]
+    target: MirrorCluster,
+    copy: Topic,
+    adopted: Sequence[int],
+    ids: Sequence[int],
+    fence_id: int,
+    may_write: Callable[[], bool],
 ) -> FailedOverTopic | Mapping[TopicPartition, str]:
     """Where the copies of a topic end; or why some of them can't be fenced. All partitions that the target has: one may
     have been added and begun since the status was written."""
-    ends, message, stuck = list[int](), "", dict[TopicPartition, str]()
+    ends, message, unknown, stuck = list[int](), "", "", dict[TopicPartition, str]()
     for partition in copy.all_partitions():
         if not may_write():
             raise Unavailable("nothing may be written now")
-        found = _fence(target.target(partition), ids, fence_id)
+        begun_from = adopted[partition.partition] if partition.partition < len(adopted) else 0
+        found = _fence(target.target(partition), ids, fence_id, begun_from)
         if isinstance(found, str):
             stuck[partition] = found
             continue
@@ -146,13 +152,18 @@ def _fenced(
                 f"a batch of partition {partition.partition} was on its way while the copying ended, and has come to "
                 f"lie at offset {found.displaced} instead of {found.end}"
             )
+        if found.strange is not None:
+            message = unknown = (
+                f"somebody else has written to the copy of partition {partition.partition}: at offset {found.strange} "
+                "is something that is not the mirror's"
+            )
         _log.info("the copy of %s ends at offset %d", partition, found.end)
-    return stuck or FailedOverTopic(name=copy.name, ends=tuple(ends), message=message)
+    return stuck or FailedOverTopic(name=copy.name, ends=tuple(ends), message=message, unknown=unknown)
 
 
-def _fence(target: Target, ids: Sequence[int], fence_id: int) -> Fenced | str:
+def _fence(target: Target, ids: Sequence[int], fence_id: int, adopted: int) -> Fenced | str:
     try:
-        found = fence(target, ids, fence_id)
+        found = fence(target, ids, fence_id, adopted)
     except NotAuthenticated:
         raise
     except (KafkaFailure, Unreadable) as error:
@@ -194,7 +205,7 @@ def ended(
         at=now().replace(microsecond=0),
         source_answered=topics is not None,
         not_copied=sum(known) if lacks is not None and len(known) == len(lacks) else None,
-        topics=tuple(fenced.topics if topics is None else topics)[:MOST_TOPICS],
+        topics=tuple([_unknown(topic, "") for topic in fenced.topics] if topics is None else topics)[:MOST_TOPICS],
     )
 
 
@@ -229,6 +240,8 @@ def _lacks(
         return _unknown(topic, "it was deleted and created again at the source")
     if row.state is CopyState.DRIFTED:
         return _unknown(topic, "its copy had something at an offset that is not the source's")
+    if topic.unknown:
+        return topic
     return _beyond(topic, source, bounds) if topic.ends else _unknown(topic, "there is no copy to compare with")
 
 

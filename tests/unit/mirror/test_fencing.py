@@ -1,4 +1,4 @@
-"""The fence at the end of a copy: where that is."""
+"""The fence at the end of a copy: where that is, and whose batches lie before it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support.mirror.written import Written, batch
 from tidegate.mirror.fencing import Fenced, fence
 from tidegate.mirror.model import Interrupted, Tail
 
-ID, FENCE = 101, 7
+ID, FORMER, STRANGER, FENCE = 101, 100, 999, 7
 
 
 def records(base: int, count: int, producer_id: int = ID, sequence: int | None = None) -> bytes:
@@ -65,3 +65,24 @@ def test_no_other_end_is_made_up_where_the_marker_cannot_be_read(broker: TargetB
     assert isinstance(found, Interrupted)
     assert found.reason == "the marker that ends the copy lies further back than is read of the log"
     assert broker.end == end
+
+
+@pytest.mark.parametrize("producer_id", [STRANGER, -1])
+def test_what_somebody_else_wrote_is_not_taken_for_the_copys(producer_id: int, broker: TargetBroker) -> None:
+    broker.foreign(producer_id)
+    for _ in range(2):  # also by whoever goes on with it
+        assert fence(SimulatedTarget(broker), [FORMER, ID], FENCE) == Fenced(51, strange=50)
+
+
+def test_a_strangers_marker_is_told_as_well(broker: TargetBroker) -> None:
+    broker.write_marker(STRANGER, 3)
+    assert fence(SimulatedTarget(broker), [ID], FENCE) == Fenced(51, strange=50)
+
+
+def test_what_the_copy_was_begun_from_may_be_anybodys() -> None:
+    broker = TargetBroker()
+    broker.foreign()
+    broker.produce(records(1, 5, sequence=0))
+
+    assert fence(SimulatedTarget(broker), [ID], FENCE, adopted=1) == Fenced(6)
+    assert fence(SimulatedTarget(broker), [ID], FENCE) == Fenced(6, strange=0)

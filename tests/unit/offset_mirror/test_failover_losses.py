@@ -232,12 +232,13 @@ def test_a_drift_that_no_pass_has_written_yet_is_told_of(world: World) -> None:
 
     [topic] = found.topics
     assert (topic.lacks, found.not_copied) == (None, None)
-    assert "its copy had something at an offset that is not the source's" in warned_of(world)
+    assert topic.unknown == "its copy had something at an offset that is not the source's"
+    assert "of 1 topic(s) that is not known" in warned_of(world)
     # And who goes back does not take it over.
     failed_back(world)
     world.one_pass()
     world.passes(lambda: world.condition("Ready").reason in ("CopiesInSync", "CopiesDrifted"))
-    assert "its copy was Drifted when it was failed over" in world.condition("Ready").message
+    assert "topic t can't be taken over" in world.condition("Ready").message
 
 
 def test_a_drift_that_the_last_step_finds_is_told_of(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,6 +287,38 @@ def test_a_topic_that_is_not_selected_any_more_is_left_out(world: World) -> None
 
     assert ([topic.name for topic in found.topics], found.not_copied) == (["t"], 0)
     assert world.there.log("u").end == 0
+
+
+def test_what_somebody_else_wrote_is_not_taken_for_what_was_copied(world: World) -> None:
+    """Nobody has looked at the copy since: the process that fails over has not copied."""
+    world.run(world.reconciler.stop())
+    world.restart()
+    world.here.write("t", 5)
+    for number in range(5):
+        world.there.log("t").foreign(producer_id=-1 if number else 999)
+    found = failed_over(world, acceptLoss=True)
+
+    [topic] = found.topics
+    says = "somebody else has written to the copy of partition 0: at offset 20 is something that is not the mirror's"
+    assert (topic.ends, topic.lacks, topic.unknown, topic.message) == ((25, 5), None, says, says)
+    assert (found.not_copied, found.source_answered) == (None, True)
+    assert says in warned_of(world)
+    # And whoever goes back does not take it over.
+    failed_back(world)
+    world.one_pass()
+    world.passes(lambda: world.condition("Ready").reason in ("CopiesInSync", "CopiesDrifted"))
+    assert f"topic t can't be taken over: {says}" in world.condition("Ready").message
+
+
+def test_nothing_is_said_of_the_source_where_it_did_not_answer(world: World) -> None:
+    world.there.log("t").foreign()
+    world.run(world.reconciler.stop())
+    world.restart()
+    world.here.failure = Unavailable("nobody is there")
+    [topic] = failed_over(world, acceptLoss=True).topics
+
+    assert topic.message.startswith("somebody else has written to the copy of partition 0")
+    assert topic.unknown == ""
 
 
 def test_a_partition_of_the_source_without_a_leader_leaves_the_others_to_be_counted(world: World) -> None:
