@@ -106,8 +106,8 @@ def decide(standing: Standing, ends: Mapping[TopicPartition, int], copies: Colle
     )
     if in_use:
         # A group that has moved may have had nothing to commit yet for its other partitions.
-        noted = {**standing.adopted, **standing.carrying, **standing.carried}
-        kept = noted or dict.fromkeys(in_use, _NOBODYS)
+        by_us = {**standing.adopted, **standing.carrying, **standing.carried}
+        kept = by_us or dict.fromkeys(in_use, _NOBODYS)
         return Carry({}, {}, {}, in_use, kept if standing.adopts else {})
     for partition, committed in standing.source.items():
         end = ends.get(partition)

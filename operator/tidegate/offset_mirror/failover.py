@@ -82,6 +82,9 @@ class Failover:
         groups = last.groups if isinstance(last, Settled) else None
         status = told.status.model_copy(update={"groups": groups or told.status.groups})
         status = with_drift(status, stopped.courses_at_rest if stopped is not None else ())
+        # The edit that asks for the failover may also leave topics out: no pass has looked at it in between.
+        asked = frozenset(wanted([row.name for row in status.topics], spec.topics))
+        status = status.model_copy(update={"topics": tuple(row for row in status.topics if row.name in asked)})
         begun = Before(status, before.generation, before.now)
         return fencing(begun, MirrorFailover(phase=FailoverPhase.FENCING, fence_id=fence_id))
 

@@ -289,6 +289,19 @@ def test_a_topic_that_is_not_selected_any_more_is_left_out(world: World) -> None
     assert world.there.log("u").end == 0
 
 
+def test_a_topic_is_left_out_by_the_same_edit_that_accepts_a_loss(world: World) -> None:
+    world.here.create_topic("u", 1, {})
+    world.passes(lambda: len(world.status.topics) == 2)
+    world.copied()
+    del world.here.kept["u"]
+    world.spec["topics"] = {"include": ["t"]}
+    found = failed_over(world, acceptLoss=True)
+
+    assert ([topic.name for topic in found.topics], found.not_copied) == (["t"], 0)
+    assert [row.name for row in world.status.topics] == ["t"]
+    assert world.there.log("u").end == 0
+
+
 def test_what_somebody_else_wrote_is_not_taken_for_what_was_copied(world: World) -> None:
     """Nobody has looked at the copy since: the process that fails over has not copied."""
     world.run(world.reconciler.stop())
