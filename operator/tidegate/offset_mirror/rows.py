@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from itertools import islice
+from typing import Final
 
 from tidegate.connection.live import LiveConnections
 from tidegate.kafka.model import TopicPartition
@@ -14,6 +16,9 @@ from tidegate.offset_mirror.topics import Copied, wanted
 from tidegate.resources.base import InvalidResource, parse_spec
 from tidegate.resources.mirror_failover import MOST_TOPICS, FailoverPhase
 from tidegate.resources.offset_mirror import CopyState, MirroredTopicStatus, OffsetMirrorSpec, OffsetMirrorStatus
+
+_MOST_PARTITIONS: Final = 100_000
+"""Of which a status is believed that they are halted: it may say any number."""
 
 
 def rows_of(prepared: Prepared, known: Mapping[str, MirroredTopicStatus]) -> tuple[MirroredTopicStatus, ...]:
@@ -81,7 +86,7 @@ def halted_before(status: OffsetMirrorStatus, courses: Iterable[Course]) -> list
     by itself."""
     copied = {course.partition.topic for course in courses}
     said = {row.topic: row.message for row in status.worst}
-    return [
+    courses_before = (
         Course(
             TopicPartition(row.name, number),
             None,
@@ -93,7 +98,8 @@ def halted_before(status: OffsetMirrorStatus, courses: Iterable[Course]) -> list
         for row in status.topics
         if row.state in (CopyState.STOPPED, CopyState.DRIFTED) and row.name not in copied
         for number in range(row.partitions)
-    ]
+    )
+    return [*islice(courses_before, _MOST_PARTITIONS)]
 
 
 def with_drift(status: OffsetMirrorStatus, courses: Iterable[Course]) -> OffsetMirrorStatus:
