@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from tidegate.kafka.errors import UnknownPartitions
 from tidegate.kafka.model import Topic, TopicPartition
 from tidegate.kube.ports import Object, name_of, namespace_of
+from tidegate.mirror.batches import Unreadable, read_batches
+from tidegate.mirror.model import Interrupted
 from tidegate.mirror.ports import MirrorCluster
 from tidegate.resources.base import has_readable_status, read_status
 from tidegate.resources.conditions import Refusal
@@ -58,9 +60,10 @@ def adopted(
     source: Mapping[str, Topic],
     target: MirrorCluster,
     known: Mapping[str, MirroredTopicStatus],
+    ids: Collection[int] = (),
 ) -> Adoption:
-    """Of topics that this mirror does not know yet. ``status``: of the mirror whose failover is taken back; ``source``:
-    the topics that are wanted. Raises ``KafkaFailure``."""
+    """Of topics that this mirror does not know, or no more. ``status``: of the mirror whose failover is taken back;
+    ``source``: the topics that are wanted; ``ids``: the producer ids of this mirror. Raises ``KafkaFailure``."""
     if status.failover is None:
         return NOTHING
     ended = {topic.name: topic for topic in status.failover.topics}
@@ -82,10 +85,12 @@ def adopted(
             )
             continue
         beyond = _beyond(target, copy, ends)
-        if beyond is None:
+        # What goes further may be this mirror's own, where the topic was left out since.
+        strange = None if beyond is None else [_is_strange(target, TopicPartition(name, n), ids) for n in beyond]
+        if beyond is None or strange is None or None in strange:
             unseen.add(name)
             continue
-        if beyond:
+        if any(strange):
             refused[name] = _never_copied(name, ends, beyond)
             continue
         rows[name] = MirroredTopicStatus(
@@ -108,6 +113,21 @@ def _beyond(target: MirrorCluster, copy: Topic, ends: tuple[int, ...]) -> Mappin
         return None
     known = {TopicPartition(copy.name, number): end for number, end in enumerate(ends)}
     return {p.partition: one.latest - known.get(p, 0) for p, one in bounds.items() if one.latest > known.get(p, 0)}
+
+
+def _is_strange(target: MirrorCluster, partition: TopicPartition, ids: Collection[int]) -> bool | None:
+    """Whether the end of the log is nothing that a producer of ``ids`` has written. That is enough to know here:
+    whoever goes on with the copy looks at what is before. ``None``: it can't be read for now."""
+    if not ids:
+        return True
+    try:
+        tail = target.target(partition).tail(1)
+        if isinstance(tail, Interrupted):
+            return None
+        wrote = [batch.stamp.producer_id for batch in read_batches(tail.data)]
+    except Unreadable:
+        return True
+    return not (wrote and wrote[-1] in ids)
 
 
 def _never_copied(name: str, ends: tuple[int, ...], beyond: Mapping[int, int]) -> str:

@@ -51,14 +51,13 @@ def prepare(
     known: Mapping[str, MirroredTopicStatus],
     may_write: Callable[[], bool],
     taken_back: OffsetMirrorStatus | None = None,
+    ids: Collection[int] = (),
 ) -> Prepared:
     """Bring the target's topics as far as one look allows; a topic that the target refuses is halted, and no other.
     ``names``: the source's topics that are wanted; ``may_write``: whether it is this process's turn; ``taken_back``: of
-    the mirror in the other direction that has failed over.
-
-    Raises ``KafkaFailure``.
+    the mirror in the other direction that has failed over; ``ids``: this one's producer ids. Raises ``KafkaFailure``.
     """
-    adoption = NOTHING if taken_back is None else adopted(taken_back, names, target, known)
+    adoption = NOTHING if taken_back is None else adopted(taken_back, names, target, known, ids)
     known = {**known, **adoption.rows}
     there = target.topics()
     source_settings = source.settings(list(names))

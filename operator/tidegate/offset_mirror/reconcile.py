@@ -313,8 +313,8 @@ class MirrorReconciler:
             if not any(topic.target_id for topic in status.topics):
                 return taken_back
             taken_back = None  # what could be taken over is in the status: no other mirror has to be there for it
-        both = clusters.source, clusters.target
-        prepared = await in_thread(parts.patient_executor, prepare, *both, names, known, parts.may_write, taken_back)
+        seen = (clusters.source, clusters.target, names, known, parts.may_write, taken_back, status.producer_ids)
+        prepared = await in_thread(parts.patient_executor, prepare, *seen)
         # Who no longer asks for a topic hears no more of it.
         asked = wanted(prepared.gone, spec.topics, *(allow.topics for allow in allowed))
         return replace(prepared, gone=frozenset(asked))

@@ -514,6 +514,44 @@ def test_records_that_were_never_copied_are_told_without_being_repeated(world: W
     assert says.endswith("To have a topic copied again from its start, delete it at the target")
 
 
+def left_out_and_taken_in_again(world: World) -> None:
+    """Topic u of a mirror that goes back, after some of it was copied."""
+    world.here.create_topic("u", 1, {})
+    world.here.write("u", 3)
+    world.passes(lambda: len(world.status.topics) == 2)
+    world.copied()
+    failed_over(world)
+    failed_back(world)
+    both = world.spec["topics"] = {"include": ["t", "u"]}
+    world.one_pass()
+    world.there.write("u", 4)
+    world.passes(lambda: world.here.kept["u"].logs[0].end == world.there.log("u").end)
+    world.copied()
+    world.spec["topics"] = {"include": ["t"]}
+    world.one_pass()
+    world.passes(lambda: [row.name for row in world.status.topics] == ["t"])
+    world.there.write("u", 2)
+    world.spec["topics"] = both
+
+
+def test_a_topic_that_was_left_out_on_the_way_back_may_be_taken_in_again(world: World) -> None:
+    left_out_and_taken_in_again(world)
+    world.one_pass()
+    world.passes(lambda: len(world.status.topics) == 2)
+    world.copied()
+
+    assert world.here.log("u").visible() == world.there.log("u").visible()
+
+
+def test_a_topic_that_somebody_else_has_written_since_is_not_taken_in_again(world: World) -> None:
+    left_out_and_taken_in_again(world)
+    world.here.write("u", 1)
+    world.one_pass()
+    world.passes(lambda: world.condition("Ready").reason == "CopiesDrifted")
+
+    assert "were never copied from there" in world.condition("Ready").message
+
+
 def test_what_cannot_be_seen_is_not_taken_over(world: World) -> None:
     failed_over(world)
     world.here.write("t", 4)
