@@ -24,6 +24,8 @@ PLACES: Final = (
     ("Dockerfile", rf"^ARG VERSION=({_NUMBER})$"),
     ("docs/**/*.md", _IMAGE),
     ("docs/**/*.md", rf"release\.yml@refs/tags/v({_NUMBER})"),
+    ("docs/how-to/release.md", rf"(?:tidegate|tidegate_agent|tidegate-java-agent|kubectl-tidegate)-({_NUMBER})"),
+    ("docs/how-to/release.md", rf"tidegate-crds-({_NUMBER})"),
     ("docs/**/*.yaml", _IMAGE),
     ("docs/**/*.yaml", rf"(?:targetRevision: |tag: )v({_NUMBER})"),
 )

@@ -237,16 +237,20 @@ def test_a_release_pushes_only_what_was_tested_described_and_scanned_and_signs_w
 
 def test_a_release_is_published_last_and_as_it_was_attested() -> None:
     jobs = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())["jobs"]
-    assert jobs["publish"]["needs"] == ["index", "files"]
+    assert jobs["publish-agent"]["needs"] == ["index", "files"]
+    assert jobs["publish"]["needs"] == "publish-agent"
     assert (jobs["index"]["needs"], jobs["files"]["needs"]) == ("image", "test")
     drafted = "".join(step.get("run", "") for step in jobs["files"]["steps"])
     assert "--draft " in drafted
     # All that others could see or fetch, and what has to be before it.
-    script = "".join(step.get("run", "") for step in jobs["publish"]["steps"])
-    checked = script.index("sha256sum --check --strict"), script.index("gh attestation verify")
-    published = [script.index(what) for what in ("helm push", "publish --trusted-publishing", "--draft=false")]
-    assert max(checked) < min(published)
-    assert "make " not in script
+    for job, publishes in (
+        ("publish-agent", ["publish --trusted-publishing"]),
+        ("publish", ["helm push", "publish --trusted-publishing", "--draft=false"]),
+    ):
+        script = "".join(step.get("run", "") for step in jobs[job]["steps"])
+        checked = script.index("sha256sum --check --strict"), script.index("gh attestation verify")
+        assert max(checked) < min(script.index(what) for what in publishes)
+        assert "make " not in script
 
 
 @pytest.mark.parametrize("tool", ["syft", "grype"])

@@ -28,6 +28,8 @@ from tidegate.kafka.needed_rights import OWN
 from tidegate.kafka.offset_records import OFFSETS_TOPIC, GroupLog
 from tidegate.kafka.rights import Resource, Right
 from tidegate.kafka.survey import Survey
+from tidegate.reset.planning.checks import LeftByStreams
+from tidegate.reset.planning.stopped_streams import changelogs_of
 from tidegate.resources.connection import GroupKind
 
 BATCH: Final = 500
@@ -188,7 +190,7 @@ class Audit:
         )
         subscriptions = self._subscriptions(described)
         committed = self._committed(list(described))
-        by_streams = self._kafka.committed_by_streams([g for g in committed if not described[g].assignor])
+        left = self._left_by_streams([g for g in committed if not described[g].has_members], cluster.topics)
         now_s = self._clock.monotonic()
         self._read_bounds(described, committed, cluster.topics, bounds)
         for row in batch:
@@ -200,8 +202,17 @@ class Audit:
             if first is not None and group_id in first.committed:
                 before = Before(first.committed[group_id], first.bounds, now_s - first.at_s[group_id])
             seen = GroupSeen(row, group, offsets, bounds, before, subscriptions.get(group_id, {}))
-            seen = replace(seen, by_streams=group_id in by_streams)
+            seen = replace(seen, left=left.get(group_id))
             yield replace(seen, log=self._log(seen)) if group is not None else seen
+
+    def _left_by_streams(self, group_ids: Sequence[str], topics: Mapping[str, Topic]) -> Mapping[str, LeftByStreams]:
+        try:
+            found = self._kafka.committed_by_streams(group_ids)
+            return {g: LeftByStreams(changelogs_of(g, topics, self._kafka)) for g in found}
+        except KafkaFailure as failure:
+            what = f"which of {len(group_ids):,} groups without members are Kafka Streams applications"
+            self._unseen.append(Unseen(what, str(failure)))
+            return {}
 
     def _described(self, group_ids: Sequence[str]) -> Mapping[str, Group]:
         wanted = [group_id for group_id in group_ids if group_id not in self._refused]

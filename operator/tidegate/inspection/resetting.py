@@ -12,14 +12,18 @@ from tidegate.inspection.partitions import counted
 from tidegate.inspection.seen import ClusterSeen, GroupSeen
 from tidegate.kafka.capabilities import kind_of
 from tidegate.kafka.model import Group, GroupState, GroupType
-from tidegate.kafka.streams import changelogs
-from tidegate.reset.planning.checks import LeftByStreams, not_taken, unsupported
+from tidegate.reset.planning.checks import not_taken, unsupported
 from tidegate.reset.ways import Owners, choose_way
 from tidegate.resources.connection import GroupKind, Support
 from tidegate.resources.reset import Way
 
 _CONSUMERS: Final = ("", "consumer")
 """Protocol types of groups of consumers, and of those with offsets only."""
+
+_BY_DESCRIPTION: Final = (
+    "By the group's kind, protocol and assignor as its coordinator tells them, and by the brokers' versions"
+)
+_BY_WHAT_IS_LEFT: Final = "By the metadata of its commits, and the names of topics"
 
 
 class Possible(StrEnum):
@@ -34,13 +38,14 @@ class Verdict:
     """``way``: what a reset of all its partitions would take without the agent; ``None`` where there is none, or it is
     not known.
 
-    ``because``: why this and no stronger one, or why not at all, for a person.
+    ``because``: why this and no stronger one, or why not at all, for a person. ``known``: how that is known.
     """
 
     group: str
     possible: Possible
     way: Way | None
     because: str
+    known: str = _BY_DESCRIPTION
 
 
 def verdict(seen: GroupSeen, cluster: ClusterSeen) -> Verdict:
@@ -49,10 +54,12 @@ def verdict(seen: GroupSeen, cluster: ClusterSeen) -> Verdict:
     if group is None:
         why = f"its members are no consumers, but of protocol {seen.listed.protocol_type}"
         return Verdict(seen.group_id, Possible.NO, None, why)
-    left = LeftByStreams(changelogs(seen.group_id, cluster.topics)) if seen.by_streams else None
-    refusal = unsupported(group, left)
+    refusal = unsupported(group)
     if refusal is not None:
         return Verdict(seen.group_id, Possible.NO, None, refusal.message)
+    refusal = unsupported(group, seen.left)
+    if refusal is not None:
+        return Verdict(seen.group_id, Possible.NO, None, refusal.message, _BY_WHAT_IS_LEFT)
     refusal = not_taken(group, cluster.capabilities)
     if refusal is not None:
         empty = cluster.capabilities.get(GroupKind.EMPTY)
@@ -103,8 +110,7 @@ def not_resettable(found: Verdict) -> Iterator[Finding]:
         kind, severity = FindingKind.NOT_RESETTABLE, Severity.INFO
     else:
         return
-    known = "By the group's kind, protocol and assignor as its coordinator tells them, and by the brokers' versions"
-    yield Finding(kind, severity, found.because, known, found.group)
+    yield Finding(kind, severity, found.because, found.known, found.group)
 
 
 def full(seen: GroupSeen, cluster: ClusterSeen) -> Iterator[Finding]:

@@ -14,6 +14,7 @@ from tidegate.kafka.capabilities import Capabilities
 from tidegate.kafka.model import Cluster, Group, ListedGroup, LogBounds, Offsets, Subscription, Topic, TopicPartition
 from tidegate.kafka.offset_expiry import RetentionSettings
 from tidegate.kafka.offset_records import GroupLog
+from tidegate.reset.planning.checks import LeftByStreams
 
 Bounds = Mapping[TopicPartition, LogBounds]
 """Of partitions whose leaders told; what is absent was not seen."""
@@ -59,8 +60,8 @@ class GroupSeen:
 
     ``group`` is ``None`` where its kind can't be described, such as Connect's workers. ``listed`` is from the
     beginning, so its state is the earlier one. ``before`` is ``None`` where the group was looked at once. ``log``: what
-    the coordinator's log says of it, ``None`` where that was not read. ``by_streams``: Kafka Streams has committed its
-    offsets; only looked for where it has no assignor.
+    the coordinator's log says of it, ``None`` where that was not read. ``left``: what Kafka Streams has left of it,
+    where it has no members.
     """
 
     listed: ListedGroup
@@ -70,7 +71,7 @@ class GroupSeen:
     before: Before | None = None
     subscriptions: Mapping[str, Subscription] = field(default_factory=dict)
     log: GroupLog | None = None
-    by_streams: bool = False
+    left: LeftByStreams | None = None
 
     @property
     def group_id(self) -> str:

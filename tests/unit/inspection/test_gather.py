@@ -11,6 +11,7 @@ import pytest
 
 from contract.kafka_worlds import FakeWorld
 from support.fake_survey import SETTINGS, FakeSurvey
+from support.stopped_streams import METADATA_2
 from tidegate.inspection import gather
 from tidegate.inspection.findings import FindingKind
 from tidegate.inspection.gather import Asked, Audit
@@ -293,3 +294,28 @@ def test_the_rights_that_are_documented_are_read_only() -> None:
         "Read on topic __consumer_offsets",
     ]
     assert [bool(need.unless) for need in needs] == [False, False, False, True, True]
+
+
+def test_an_audit_goes_on_where_it_is_not_known_which_groups_are_streams_applications(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.group("idle")
+
+    def refuse(_: Collection[str]) -> frozenset[str]:
+        raise Unavailable("coordinator 1 does not answer")
+
+    monkeypatch.setattr(stage.world.kafka, "committed_by_streams", refuse)
+    report = stage.audit()
+
+    assert report.groups == 1
+    [unseen] = [each for each in report.unseen if "Kafka Streams" in each.what]
+    assert unseen.why == "coordinator 1 does not answer"
+
+
+def test_what_a_stopped_streams_application_has_left_is_looked_for(stage: Stage) -> None:
+    stage.world.kafka.commit_directly("shop", {TopicPartition(stage.topic, 0): 0}, METADATA_2)
+    stage.world.kafka.create_topic("shop-count-changelog", 1)
+
+    [found] = [each for each in stage.audit().verdicts if each.group == "shop"]
+    assert (found.possible, found.way) == (Possible.NO, None)
+    assert "shop-count-changelog" in found.because

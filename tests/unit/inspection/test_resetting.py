@@ -9,9 +9,10 @@ import pytest
 from support.audited import SETTINGS, SUPPORTED, cluster, findings, group, member, seen, verdict
 from tidegate.inspection.brokers import of_brokers
 from tidegate.inspection.findings import FindingKind, Severity
-from tidegate.inspection.resetting import Possible
+from tidegate.inspection.resetting import Possible, not_resettable
 from tidegate.kafka.capabilities import NOT_TRIED, OLD_VERSIONS_GONE, PROBE_REFUSED, Capabilities, Capability
-from tidegate.kafka.model import Group, GroupState, GroupType, ListedGroup, Topic
+from tidegate.kafka.model import Group, GroupState, GroupType, ListedGroup
+from tidegate.reset.planning.checks import LeftByStreams
 from tidegate.resources.connection import GroupKind, Support
 from tidegate.resources.reset import Way
 
@@ -54,12 +55,15 @@ def test_the_strategy_is_that_of_a_reset(described: Group, way: Way, because: st
 
 def test_a_stopped_streams_application_with_state_stores_is_told_as_a_reset_tells_it() -> None:
     """Its changelog is among the topics; without one it can be reset."""
-    left, topic = replace(seen(group(), {0: 40}), by_streams=True), "payments-count-changelog"
-    with_store = verdict(left, replace(cluster(), topics={topic: Topic(topic, "id", 1)}))
+    topic = "payments-count-changelog"
+    stopped = seen(group(), {0: 40})
+    with_store = verdict(replace(stopped, left=LeftByStreams(frozenset({topic}))))
     assert (with_store.possible, with_store.way) == (Possible.NO, None)
     assert "is a stopped Kafka Streams application" in with_store.because
     assert topic in with_store.because
-    assert verdict(left).possible is Possible.YES
+    [finding] = not_resettable(with_store)
+    assert finding.known == "By the metadata of its commits, and the names of topics"
+    assert verdict(replace(stopped, left=LeftByStreams())).possible is Possible.YES
 
 
 def test_an_old_client_needs_another_strategy_and_an_unknown_one_is_not_guessed() -> None:

@@ -526,13 +526,31 @@ def test_it_is_refused_where_many_groups_are_planned_at_once(kafka: FakeKafka) -
         make_plan(asked, read_ahead(kafka, [asked], NOW), NOW)
 
 
-def test_a_streams_application_in_a_rebalance_is_refused_as_one_that_runs(kafka: FakeKafka) -> None:
-    """The coordinator does not tell its assignor then."""
-    FakeConsumer(kafka, "g", ["orders"], assignor="stream", auto_commit_s=None).start()
-    stopped_streams(kafka)
+def test_a_rebalance_does_not_decide_whether_it_is_a_streams_application(kafka: FakeKafka) -> None:
+    """The coordinator does not tell its assignor then, and the commits may be those of an earlier application."""
+    FakeConsumer(kafka, "g", ["orders"], assignor="range", auto_commit_s=None).start()
+    stopped_streams(kafka, "g-count-changelog")
     kafka.rebalance("g")
-    refused = refusal(kafka, request(ToEarliest(), Selection("orders")))
-    assert "is a running Kafka Streams application" in refused.message
+    with pytest.raises(Unavailable, match="whether it is a Kafka Streams application shows after the rebalance"):
+        make_plan(request(ToEarliest(), Selection("orders")), kafka, NOW)
+
+
+@pytest.mark.parametrize("runs", [True, False], ids=["runs", "is stopped"])
+def test_state_stores_of_an_application_with_a_longer_id_are_not_taken_for_its_own(
+    kafka: FakeKafka, runs: bool
+) -> None:
+    stopped_streams(kafka, "g-eu-count-changelog")
+    if runs:
+        FakeConsumer(kafka, "g-eu", ["orders"], assignor="stream", auto_commit_s=None).start()
+    else:
+        kafka.commit_directly("g-eu", {ORDERS[0]: 15}, METADATA_2)
+    assert targets(kafka, request(ToEarliest(), Selection("orders")))["orders-0"] == 10
+
+
+def test_a_group_that_only_has_a_longer_id_has_no_state_stores(kafka: FakeKafka) -> None:
+    stopped_streams(kafka, "g-eu-count-changelog")
+    kafka.commit_directly("g-eu", {ORDERS[0]: 15})
+    assert "g-eu-count-changelog" in refusal(kafka, request(ToEarliest(), Selection("orders"))).message
 
 
 @pytest.mark.parametrize("topics", [(), ("g-orders-repartition", "other-count-changelog", "g-changelog")], ids=len)

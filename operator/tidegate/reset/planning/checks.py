@@ -34,8 +34,8 @@ STREAMS_ASSIGNOR: Final = "stream"
 
 @dataclass(frozen=True, slots=True)
 class LeftByStreams:
-    """Kafka Streams has committed the group's offsets. ``changelogs``: the topics of its state stores, as far as the
-    principal may see them."""
+    """Kafka Streams has committed the offsets of a group without members. ``changelogs``: the topics that are named as
+    those of its state stores are, as far as the principal may see them."""
 
     changelogs: frozenset[str] = frozenset()
 
@@ -81,17 +81,18 @@ def _of_another_type(group: Group) -> Refusal | None:
 
 def _streams_application(group: Group, left: LeftByStreams | None) -> Refusal | None:
     """Members do not show whether they have state stores; without members the changelogs do."""
-    if group.assignor == STREAMS_ASSIGNOR or (left is not None and group.has_members):
+    if group.assignor == STREAMS_ASSIGNOR:
         return Refusal(
             UNSUPPORTED_GROUP,
             f"group {group.group_id} is a running Kafka Streams application, whose state stores would not follow "
             "its offsets: stop it and use kafka-streams-application-reset",
         )
-    if left is not None and left.changelogs:
+    if left is not None and left.changelogs and not group.has_members:
         return Refusal(
             UNSUPPORTED_GROUP,
             f"group {group.group_id} is a stopped Kafka Streams application, whose state stores would not follow "
-            f"its offsets: use kafka-streams-application-reset. Their topics: {listed(sorted(left.changelogs), 3)}",
+            "its offsets: use kafka-streams-application-reset. Topics that are named as their changelogs are: "
+            f"{listed(sorted(left.changelogs), 3)}",
         )
     return None
 

@@ -9,15 +9,15 @@ from typing import Final
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import Group, Offsets
 from tidegate.kafka.ports import ClusterReader
-from tidegate.kafka.streams import changelogs
 from tidegate.reset.model.plan import Plan
 from tidegate.reset.model.request import RunRequest
 from tidegate.reset.model.targets import Findings, FromBackup, FromCluster, FromGroup, ToRecord
-from tidegate.reset.planning.checks import Asked, LeftByStreams, check, kinds_written
+from tidegate.reset.planning.checks import Asked, check, kinds_written
 from tidegate.reset.planning.measured import Measured
 from tidegate.reset.planning.plan import build_plan, span_ends, with_spans
 from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.reset.planning.scope import is_undecided, scope_of, topics_to_know
+from tidegate.reset.planning.stopped_streams import left_by_streams
 from tidegate.reset.planning.targets import asked_time
 
 __all__ = ["PlanRefused", "decided_group", "look_around", "make_plan"]
@@ -67,16 +67,6 @@ def look_around(request: RunRequest, kafka: ClusterReader) -> tuple[Asked, Offse
     asked = replace(asked, capabilities=kafka.capabilities(kinds_written(group), probe=not request.observed))
     check(asked)
     return asked, committed
-
-
-def left_by_streams(group: Group, committed: Offsets, kafka: ClusterReader) -> LeftByStreams | None:
-    """What tells that a group is Kafka Streams' where no assignor does: one without members, or in a rebalance.
-
-    All topics are looked at only where the group's commits are Kafka Streams'.
-    """
-    if group.assignor or not committed or not kafka.committed_by_streams([group.group_id]):
-        return None
-    return LeftByStreams(changelogs(group.group_id, kafka.topics()))
 
 
 def decided_group(request: RunRequest, kafka: ClusterReader) -> Group:
