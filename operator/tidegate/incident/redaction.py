@@ -54,7 +54,7 @@ _BEFORE_VALUE: Final = re.compile(
 """What speaks of a credential, and ``=``, ``=>`` or ``:``, or after it a block of YAML; or an option of a command."""
 
 _WORD: Final = re.compile(r"[^\s,;}\]]*")
-_OPTION: Final = re.compile(r"\S*")
+_OPTION: Final = re.compile(r"[^\s]*")
 _OPENING: Final = re.compile(r"[bru]{0,2}(\\{0,64})([\"'])", re.IGNORECASE)
 _IN_QUOTES: Final = re.compile(r"\\+[\"']?|[\"']|\n(?:\d{4}-\d\d-\d\d )?")
 _MOST_LINES: Final = 4
