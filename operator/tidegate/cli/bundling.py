@@ -162,7 +162,7 @@ class _Collecting:
             self._left_out(unseen.what, unseen.why)
 
     def _logs(self, core: CoreObjects) -> None:
-        from tidegate.incident.redaction import text_redacted
+        from tidegate.incident.redaction import log_redacted
         from tidegate.kube.client import bounded_object
 
         namespace = self.options.operator_namespace
@@ -177,7 +177,7 @@ class _Collecting:
             which = f"the log of pod {namespace}/{name}"
             log = self._asked(which, lambda n=name, w=which: self._newest_lines(core, namespace, n, w))  # type: ignore[misc]
             if log is not None:
-                self.archive.add(("operator", f"{name}.log"), which, text_redacted(log))
+                self.archive.add(("operator", f"{name}.log"), which, log_redacted(log))
 
     def _newest_lines(self, core: CoreObjects, namespace: str, pod: str, what: str) -> str:
         """A kubelet answers with the first bytes of the last lines, so fewer lines are asked for until all fit. Raises

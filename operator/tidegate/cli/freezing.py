@@ -98,10 +98,15 @@ class _Way:
 
     def why_not(self, body: Object) -> str:
         """Why nothing is to be done about a connection; empty: something is."""
-        freeze = (body.get("spec") or {}).get("freeze")
+        freeze = _freeze_of(body)
         if self.command == "thaw":
             return "" if freeze is not None else "it is not frozen"
         return f"it is frozen already{_by(freeze)}. tidegate thaw ends that" if freeze is not None else ""
+
+
+def _freeze_of(body: Object) -> Mapping[str, Any] | None:
+    freeze: Mapping[str, Any] | None = (body.get("spec") or {}).get("freeze")
+    return freeze
 
 
 def _by(freeze: Mapping[str, Any]) -> str:
@@ -121,9 +126,11 @@ def _one_of(kube: KubeClient, options: argparse.Namespace, timeout_s: float, way
     from tidegate.kube.ports import CONNECTIONS
 
     body = found(kube, CONNECTIONS, options, options.connection)
-    if why_not := way.why_not(body):
+    why_not = way.why_not(body)
+    if not why_not:
+        body, why_not = _set(kube, body, way, way.wish(kube))
+    if why_not:
         raise CommandFailed(why_not)
-    body = _set(kube, body, way.wish(kube))
     if not options.no_wait:
         _wait(kube, body, way.step, timeout_s, screen)
     _show(body, way, screen)
@@ -140,18 +147,19 @@ def _all_of(kube: KubeClient, options: argparse.Namespace, timeout_s: float, way
         raise CommandFailed(f"there is no KafkaConnection in namespace {namespace_of_options(options)}")
     wish, clock = way.wish(kube), SystemClock()
     asked, failed, end = [], 0, clock.monotonic() + timeout_s
-    for body in bodies:
-        if why_not := way.why_not(body):
-            screen.note(f"{_labelled(body)}: {visible(why_not)}")
-            if way.command == "thaw":
-                continue
-        elif way.command == "thaw":
-            screen.note(f"{_labelled(body)}: it was frozen{visible(_by(body['spec']['freeze']))}")
+    for first in bodies:
         try:
-            asked.append(body if why_not else _set(kube, body, wish))
+            body, why_not = _set(kube, first, way, wish)
         except (CommandFailed, KubeFailure) as failure:
-            screen.note(f"{_labelled(body)}: {visible(str(failure))}")
+            screen.note(f"{_labelled(first)}: {visible(str(failure))}")
             failed += 1
+            continue
+        if why_not:
+            screen.note(f"{_labelled(body)}: {visible(why_not)}")
+        elif way.command == "thaw":
+            screen.note(f"{_labelled(body)}: it was frozen{visible(_by(first['spec']['freeze']))}")
+        if not why_not or way.command == "freeze":
+            asked.append(body)
     for body in asked:
         try:
             if not options.no_wait:
@@ -165,16 +173,31 @@ def _all_of(kube: KubeClient, options: argparse.Namespace, timeout_s: float, way
     return True
 
 
-def _set(kube: KubeClient, body: Object, wish: dict[str, str] | None) -> Object:
-    """The connection with that ``spec.freeze``, also where it is changed at the same time. Raises ``KubeFailure``, and
-    ``CommandFailed`` where that goes on all the time."""
-    from tidegate.kube.ports import CONNECTIONS, Conflict, name_of, namespace_of
+def _set(kube: KubeClient, body: Object, way: _Way, wish: dict[str, str] | None) -> tuple[Object, str]:
+    """The connection with that ``spec.freeze``, also where it is changed at the same time; or as it is, and why nothing
+    was done about it.
 
+    Raises ``KubeFailure``, and ``CommandFailed`` where the freeze that was to be ended is another one by now, where the
+    connection is another one, and where it changes all the time.
+    """
+    from tidegate.kube.ports import CONNECTIONS, Conflict, name_of, namespace_of, uid_of
+
+    first = body
     for _ in range(_TRIES):
+        if why_not := way.why_not(body):
+            return body, why_not
         try:
-            return kube.change_spec(CONNECTIONS, body, {"freeze": wish})
+            return kube.change_spec(CONNECTIONS, body, {"freeze": wish}), ""
         except Conflict:
             body = kube.get(CONNECTIONS, namespace_of(body), name_of(body))
+        if uid_of(body) != uid_of(first):
+            raise CommandFailed("it was deleted meanwhile, and another one has its name: look at that first")
+        freeze = _freeze_of(body)
+        if freeze == wish:
+            return body, ""  # by somebody else, or by us: the answer to a change may be lost
+        if way.command == "thaw" and freeze is not None and freeze != _freeze_of(first):
+            by = _by(freeze)
+            raise CommandFailed(f"somebody else has frozen it meanwhile{by}. Thaw it again if that is to end too")
     raise CommandFailed("it changes all the time: try again")
 
 

@@ -105,7 +105,8 @@ class LiveConnections:
         return replace(live, kafka=beneath, allow=allow, user=namespace_of(body), withdrawn=True)
 
     def is_frozen(self, live: Live) -> bool:
-        """Whether the connection is frozen now, for whoever was given it a while ago."""
+        """Whether the connection is frozen now, for whoever was given it a while ago. Thread-safe: what is there is
+        replaced and never changed, and a dict is looked into once."""
         newest = self.get(live.namespace, live.name)
         return newest is not None and newest.uid == live.uid and bool(newest.frozen)
 

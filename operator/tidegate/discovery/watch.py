@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, TypeVar
 
 from tidegate.audit.records import Action
 from tidegate.clock import Clock
@@ -46,13 +46,15 @@ CLOCK_S: Final = 5.0
 
 _LEAST_WAIT_S: Final = 0.5
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
 class WatchParts:
     """What a watch acts through. ``executor``: for what may take its time; the looks have a thread of their own.
 
     ``wake``: a policy has something new to say. ``is_frozen``: whether a connection is now, as passes of what is
-    guarded may be minutes apart; then no start is given, and nobody sent back.
+    guarded may be minutes apart; then no start is given, and nobody sent back. It is thread-safe.
     """
 
     executor: Executor
@@ -254,8 +256,7 @@ class ConnectionWatch:
         parts, kafka, wish, audit = self._parts, self.live.kafka, guard.wish, self.live.audit
         unknown = [p for p in new if p not in guard.overtaken]
         if unknown and not parts.is_frozen(self.live):
-            starts = await in_thread(
-                self._parts.executor,
+            give = functools.partial(
                 give_starts,
                 kafka,
                 parts.clock,
@@ -265,14 +266,19 @@ class ConnectionWatch:
                 agents_decide=wish.tells_agents,
                 attribution=attribution_of(guard.policy, audit, Action.START),
             )
+            starts = await in_thread(parts.executor, self._unless_frozen, give) or {}
             for start in starts.values():
                 parts.metrics.new_partition(start.outcome.value)
             self._settle(guard, guard.stood(starts))
         late = tuple(sorted(guard.overtaken))
         if late and not guard.resetting and not parts.is_frozen(self.live):
             asker = Asker(guard.uid, guard.policy, self.live.uid, attribution_of(guard.policy, audit, Action.BACKFILL))
-            send_back = functools.partial(parts.backfills.carry_out, kafka, parts.clock, self.live.connection, asker)
-            result = await in_thread(self._parts.executor, send_back, wish.group, late)
+            send_back = functools.partial(
+                parts.backfills.carry_out, kafka, parts.clock, self.live.connection, asker, wish.group, late
+            )
+            result = await in_thread(parts.executor, self._unless_frozen, send_back)
+            if result is None:
+                return
             if result.phase is ResetPhase.SUCCEEDED:
                 guard.sent_back(late)
                 for _ in late:
@@ -281,6 +287,11 @@ class ConnectionWatch:
             else:
                 guard.not_sent_back(late, result.message)
                 self._stirred(guard)
+
+    def _unless_frozen(self, work: Callable[[], T]) -> T | None:
+        """In a thread of the executor, for which it may have waited long: whoever froze the connection meanwhile was
+        told that nothing new begins. ``None``: it has not."""
+        return None if self._parts.is_frozen(self.live) else work()
 
     def _leave(self, guard: Guard, too_old: Collection[TopicPartition]) -> None:
         """To the consumers' own setting."""

@@ -210,6 +210,9 @@ def decide(seen: Seen) -> Decision:
     stale_before = before.stale_before if same else None
     futile = (before.futile or 0) if same else 0
     retry_at = before.retry_at if same else None
+    if retry_at is not None and seen.rollout is not Rollout.RESTART:
+        # Nobody's turn comes, as through a frozen connection. The last eviction is judged, and counted, once it does.
+        futile, retry_at = max(0, futile - 1), None
     evict = _next(seen)
     if evict is not None and stale_before is not None and stale >= stale_before:
         if retry_at is None:

@@ -11,7 +11,7 @@ from kafka.protocol.metadata import MetadataResponse
 import tidegate.control.codec as of_operator
 import tidegate_agent.records as of_agent
 from support.fuzzing.target import OFFSET_MAX, PARTITION_MAX, Target, pair, parts
-from support.stopped_streams import METADATA_1, METADATA_2
+from support.stopped_streams import METADATA_1, METADATA_2, METADATA_2_WITH_A_TIME
 from support.stored_documents import KINDS
 from tidegate.audit.codec import Unreadable, decode_change, encode_change, line
 from tidegate.audit.records import Action, Actor, Change, Moved, Part, State
@@ -211,8 +211,8 @@ TARGETS: Final = (
     ),
     Target(
         "streams-commit",
-        ("tidegate.kafka.streams:is_commit_metadata",),
-        (METADATA_1.encode(), METADATA_2.encode()),
+        ("tidegate.kafka.streams:is_commit_metadata", "tidegate.kafka.streams:_is_map"),
+        (METADATA_1.encode(), METADATA_2.encode(), METADATA_2_WITH_A_TIME.encode()),
         lambda data: is_commit_metadata(data.decode(errors="replace")),
         (),
     ),

@@ -13,6 +13,7 @@ from support.stored_documents import KINDS, MEMORY, PLAN, REQUEST, RUN
 from tidegate.cli import java_text
 from tidegate.compressed import pack
 from tidegate.discovery import remembered
+from tidegate.incident import redaction
 from tidegate.inject import certificates
 from tidegate.jobs import runner_local
 from tidegate.jobs.errors import RunnerFailure
@@ -115,6 +116,16 @@ def _note(data: bytes) -> Any:
     with tempfile.NamedTemporaryFile(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as file:
         Path(file.name).write_bytes(data)
         return runner_local._noted(Path(file.name))
+
+
+def _redact(data: bytes) -> tuple[str, str]:
+    return _text(data), redaction.log_redacted(_text(data))
+
+
+def _check_redacted(read: tuple[str, str]) -> None:
+    given, told = (sum(redaction._object_redacted(line) is not None for line in log.split("\n")) for log in read)
+    assert told >= given, "objects in lines stay objects in lines"
+    read[1].encode()  # an archive is of bytes
 
 
 def _certificates(data: bytes) -> Any:
@@ -241,6 +252,17 @@ TARGETS: Final = (
         (KINDS["local-launch"].write()["process.json"].encode(),),
         _note,
         (RunnerFailure,),
+    ),
+    Target(
+        "operator-log",
+        ("tidegate.incident.redaction:_object_redacted",),
+        (
+            b'{"time": "2026-11-26T12:00:00.000Z", "level": "INFO", "message": "sasl.password\\t=\\thunter2"}\nkilled',
+            b'2026-11-26 12:00:00,000 INFO    tidegate: {\\"password\\": \\"a b\\"}\\n --token\\x0bx',
+            b"-----BEGIN PRIVATE KEY-----\nMII\n-----END PRIVATE KEY-----\npassword: |\n  x",
+        ),
+        _redact,
+        check=_check_redacted,
     ),
     Target(
         "certificates",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -309,6 +309,8 @@ class Asked(FakeKube):
         super().__init__()
         self.refusals: dict[str, list[KubeFailure]] = {}
         """By name, how changes fail that come next."""
+        self.before_change: Callable[[], object] = lambda: None
+        """What somebody else does between the look at a connection and its change."""
 
     def own_name(self) -> str:
         if isinstance(self.own, KubeFailure):
@@ -316,8 +318,10 @@ class Asked(FakeKube):
         return self.own
 
     def change_spec(self, kind: Kind, body: Object, spec: Mapping[str, Any]) -> Object:
+        self.before_change()
         if self.refusals.get(body["metadata"]["name"]):
             raise self.refusals[body["metadata"]["name"]].pop(0)
+        self._current(kind, body)
         merged = {k: v for k, v in {**body["spec"], **spec}.items() if v is not None}
         return self.change(kind, body["metadata"]["namespace"], body["metadata"]["name"], spec=merged)
 
@@ -372,6 +376,81 @@ def test_a_connection_that_is_changed_at_the_same_time_is_frozen_all_the_same(as
     assert main(["freeze", "prod", "-n", "ns", "--reason", "INC-4711", "--no-wait"]) == 0
 
     assert "freeze" in asked.get(CONNECTIONS, "ns", "prod")["spec"]
+
+
+def meanwhile(asked: Asked, spec: Mapping[str, Any] | None) -> None:
+    """Once, somebody else sets this spec of the connection, or creates it anew without a freeze."""
+
+    def change() -> None:
+        asked.before_change = lambda: None
+        if spec is None:
+            asked.delete(CONNECTIONS, "ns", "prod", CREATED)
+            asked.create(CONNECTIONS, "ns", "prod", {"bootstrapServers": "k:9"}, CREATED)
+        else:
+            asked.change(CONNECTIONS, "ns", "prod", spec=spec)
+
+    asked.before_change = change
+
+
+OTHERS = {"bootstrapServers": "k:1", "freeze": {"by": "bob", "reason": "INC-2"}}
+
+
+@pytest.mark.parametrize(
+    ("which", "status", "told"),
+    [
+        (["prod"], 1, "tidegate freeze: it is frozen already, by bob: INC-2. tidegate thaw ends that"),
+        (["--all"], 0, "KafkaConnection prod: it is frozen already, by bob: INC-2. tidegate thaw ends that"),
+    ],
+)
+def test_a_freeze_does_not_take_the_place_of_one_that_came_meanwhile(
+    which: list[str], status: int, told: str, asked: Asked, capsys: pytest.CaptureFixture[str]
+) -> None:
+    meanwhile(asked, OTHERS)
+
+    assert main(["freeze", *which, "-n", "ns", "--reason", "INC-4711", "--no-wait"]) == status
+
+    assert asked.get(CONNECTIONS, "ns", "prod")["spec"] == OTHERS
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("which", ["prod", "--all"])
+def test_a_freeze_that_came_meanwhile_is_not_thawed_with_the_one_that_was_seen(
+    which: str, asked: Asked, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked.change(CONNECTIONS, "ns", "prod", spec={**OTHERS, "freeze": {"by": "alice", "reason": "INC-1"}})
+    meanwhile(asked, OTHERS)
+
+    assert main(["thaw", which, "-n", "ns", "--no-wait"]) == 1
+
+    assert asked.get(CONNECTIONS, "ns", "prod")["spec"] == OTHERS
+    told = capsys.readouterr()
+    assert "somebody else has frozen it meanwhile, by bob: INC-2. Thaw it again if that is to end too" in told.err
+    assert "it was frozen" not in told.err
+    assert told.out == ""
+
+
+@pytest.mark.parametrize("command", [["freeze", "--reason", "INC-4711"], ["thaw"]])
+def test_a_connection_of_the_same_name_that_came_meanwhile_is_left_alone(
+    command: list[str], asked: Asked, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if command == ["thaw"]:
+        asked.change(CONNECTIONS, "ns", "prod", spec=OTHERS)
+    meanwhile(asked, None)
+
+    assert main([*command, "prod", "-n", "ns", "--no-wait"]) == 1
+
+    assert asked.get(CONNECTIONS, "ns", "prod")["spec"] == {"bootstrapServers": "k:9"}
+    assert "it was deleted meanwhile, and another one has its name" in capsys.readouterr().err
+
+
+def test_what_was_done_as_asked_meanwhile_is_no_failure(asked: Asked) -> None:
+    """As when the answer to the change was lost, and it is asked for again."""
+    asked.change(CONNECTIONS, "ns", "prod", spec=OTHERS)
+    meanwhile(asked, {"bootstrapServers": "k:2"})
+
+    assert main(["thaw", "prod", "-n", "ns", "--no-wait"]) == 0
+
+    assert asked.get(CONNECTIONS, "ns", "prod")["spec"] == {"bootstrapServers": "k:2"}
 
 
 @pytest.mark.parametrize("which", [[], ["prod", "--all"]])

@@ -6,7 +6,7 @@ import asyncio
 import json
 import math
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -34,6 +34,7 @@ from tidegate.resources.connection import AllowSpec
 from tidegate.resources.features import DiscoveredTopic, DiscoveryStatus
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
 from tidegate.service.metrics import Metrics
+from tidegate.threads import in_thread
 
 GROUP = "payments"
 WITHIN_S = 10.0
@@ -487,6 +488,39 @@ def test_through_a_frozen_connection_new_partitions_wait_for_their_start(world: 
 
     assert during == {TopicPartition("orders", 2): 7}
     assert world.kafka.committed(GROUP, new(2, 3)) == dict.fromkeys(new(2, 3), 0)
+
+
+@pytest.mark.parametrize(
+    ("frozen_at", "committed"),
+    [pytest.param(1, {2: 7}, id="a start"), pytest.param(2, {2: 7, 3: 0}, id="a reset to the start")],
+)
+def test_what_still_waits_for_a_thread_when_the_connection_is_frozen_does_not_begin(
+    world: World, monkeypatch: pytest.MonkeyPatch, frozen_at: int, committed: dict[int, int]
+) -> None:
+    queued = 0
+
+    async def late(executor: Executor, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        nonlocal queued
+        queued += 1
+        if queued == frozen_at:
+            operator.freeze()
+        return await in_thread(executor, call, *arguments, **options)
+
+    with world.operator() as operator:
+        operator.first()
+        monkeypatch.setattr(watch, "in_thread", late)
+        world.kafka.commit_directly(GROUP, {TopicPartition("orders", 2): 7})
+        world.kafka.add_partitions("orders", 4)
+        world.kafka.append(TopicPartition("orders", 2), [START] * 9)
+        guard = operator.feature._watches["c"].guards["u"]
+        operator.until(lambda s: guard.failures > 1 or s.backfilled > 0, "their turn has come, twice")
+        during = world.kafka.committed(GROUP, new(2, 3))
+        operator.freeze("")
+        operator.until(lambda s: s.backfilled == 1 and s.starts_committed == 1, "they get their start")
+
+    assert during == {TopicPartition("orders", number): offset for number, offset in committed.items()}
+    assert world.kafka.committed(GROUP, new(2, 3)) == dict.fromkeys(new(2, 3), 0)
+    assert [h.reason for h in world.told] == ["PartitionsFound", "BeganAtEnd", "Backfilled"]
 
 
 @pytest.mark.parametrize("there", [False, True])

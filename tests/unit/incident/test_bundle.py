@@ -294,6 +294,17 @@ def test_of_a_long_log_the_newest_lines_are_there(kube: FakeKube, core: Core, tm
     assert what == f"the log of pod tidegate-system/tidegate-0 before its last {len(lines)} line(s)"
 
 
+def test_a_log_of_objects_has_no_credential(kube: FakeKube, core: Core, tmp_path: Path) -> None:
+    assert kube
+    messages = ["serving", f"kcat --sasl-password\t{PLANTED}", f"denied: password:\n    {PLANTED}"]
+    core.log_text = "".join(json.dumps({"level": "INFO", "message": message}) + "\n" for message in messages)
+
+    files, _ = bundled(tmp_path, "-n", "shop")
+
+    told = [json.loads(line)["message"] for line in files["operator/tidegate-0.log"].splitlines()]
+    assert told == ["serving", "kcat --sasl-password\t(redacted)", "denied: password:\n    (redacted)"]
+
+
 def test_groups_need_brokers(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bundle", "--group", "g"]) == 1
     assert "--group needs --bootstrap-server" in capsys.readouterr().err

@@ -102,6 +102,28 @@ def test_evictions_that_bring_nothing_are_made_ever_more_rarely_until_one_does()
     assert other.evict is not None
 
 
+def test_while_nobody_is_evicted_no_next_one_is_announced_and_then_it_goes_on_as_often_as_before() -> None:
+    """Frozen in the middle of evictions that bring nothing, for longer than the wait for the next one."""
+    about = seen(pod("a"), pod("b"), before=InjectionStatus(setting="s", stale_before=2, futile=2))
+    waiting = decide(about)
+    at = NOW + timedelta(hours=1)
+
+    frozen = decide(replace(about, rollout=Rollout.WHEN_NEXT, before=waiting.status, now=at))
+    still = decide(replace(about, rollout=Rollout.WHEN_NEXT, before=frozen.status, now=at))
+    thawed = decide(replace(about, before=still.status, now=at))
+
+    assert waiting.status.retry_at == NOW + timedelta(minutes=4)
+    for decision in (frozen, still):
+        assert decision.evict is None
+        assert decision.condition[1] == "WaitingForPods"
+        assert "evicted" not in decision.condition[2]
+        assert decision.status.retry_at is None
+        assert decision.happenings == ()
+    assert thawed.evict is None
+    assert "3 pod(s) were evicted" in thawed.condition[2]
+    assert (thawed.status.futile, thawed.status.retry_at) == (3, at + timedelta(minutes=4))
+
+
 def test_a_lost_status_costs_one_eviction_at_most() -> None:
     """The operator ended between an eviction and its status."""
     before = InjectionStatus(setting="s", stale_before=2)
