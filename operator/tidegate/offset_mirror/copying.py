@@ -30,6 +30,7 @@ _THREADS: Final = 4
 """Of one mirror: each may hold what one Fetch brings, some MiB."""
 _DEFECT_S: Final = 60.0
 _CLOSING_S: Final = 5.0
+_CARRIED_AGAIN_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +298,13 @@ class Copying:
                     self.groups, self._groups_trouble = await asyncio.shield(self._carrying_now), ""
                 except KafkaFailure as failure:
                     self._groups_trouble = str(failure)
-            await asyncio.sleep(self._carrying.interval_s if self.groups is not None else self._look_s)
+            await asyncio.sleep(self._until_carried_s(self._carrying.interval_s))
+
+    def _until_carried_s(self, interval_s: float) -> float:
+        if self.groups is None:
+            return self._look_s
+        # One that could not be carried over keeps a failover from ending.
+        return min(interval_s, _CARRIED_AGAIN_S) if self.groups.failed else interval_s
 
 
 def _mark(topic: Copied | None) -> object:
