@@ -66,6 +66,7 @@ def assert_fenced(seed: int) -> None:
     agreed = world.drifted_at is None
     found = fence(SimulatedTarget(world.target, world.meanwhile), world.ids, FENCE)
     assert isinstance(found, Fenced)
+    assert found.strange is None, "nobody else writes here"
 
     log = list(world.target.log)
     while world.late:
