@@ -11,7 +11,7 @@ def verify_jars(folder: Path, sums: Path) -> None:
     if not sums.is_file():
         raise StackError(f"there is no {sums} to hold the jars to; {_how(folder, sums)}")
     listed = dict(line.split("  ", 1)[::-1] for line in sums.read_text().splitlines())
-    fetched = {jar.name: _sha256(jar) for jar in sorted(folder.glob("*.jar"))}
+    fetched = {jar.name: sha256(jar) for jar in sorted(folder.glob("*.jar"))}
     wrong = [
         *(f"{name} was not fetched" for name in sorted(listed.keys() - fetched.keys())),
         *(f"{name} is not listed (sha256 {fetched[name]})" for name in sorted(fetched.keys() - listed.keys())),
@@ -32,6 +32,7 @@ def _how(folder: Path, sums: Path) -> str:
     )
 
 
-def _sha256(path: Path) -> str:
+def sha256(path: Path) -> str:
+    """In hexadecimal digits."""
     with path.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()

@@ -4,7 +4,6 @@ Wheels and source distributions, the chart, the CRDs, the Java agent, ``kubectl-
 Images are built by ``.github/workflows/release.yml``, of the same commit and version.
 """
 
-import hashlib
 import io
 import json
 import platform
@@ -19,10 +18,11 @@ from pathlib import Path
 from typing import Final
 
 from devstack import prerequisites
+from devstack.checksums import sha256
 from devstack.errors import StackError
 from devstack.java_agent import agent_jar
 from devstack.release_trial import try_release
-from devstack.toolcache import HELM, Build, progress, say, toolcache
+from devstack.toolcache import Build, helm_binary, progress, say, toolcache
 from devstack.version import checked, version_of
 
 SUMS: Final = "SHA256SUMS"
@@ -75,7 +75,7 @@ def _make(order: Order, build: Build, source: Path, made: Path, epoch: str) -> N
     with progress("building the Python packages", "about 5 s"):
         build_python_packages(build, source, made, epoch)
     with progress("packing the chart", "about 5 s"):
-        build.run([str(HELM.binary()), "package", str(source / "charts" / "tidegate"), "--destination", str(made)])
+        build.run([str(helm_binary()), "package", str(source / "charts" / "tidegate"), "--destination", str(made)])
     _copy(sorted((source / "crds").glob("*.yaml")), made / f"tidegate-crds-{order.version}.yaml")
     shutil.copyfile(agent_jar(), made / f"tidegate-java-agent-{order.version}.jar")
     (made / "RELEASE_NOTES.md").write_text(notes(source / "CHANGELOG.md", order.version))
@@ -213,7 +213,7 @@ def krew_manifest(order: Order, archive: Path) -> str:
             {
                 "selector": {"matchLabels": {"os": "linux", "arch": machine}},
                 "uri": f"{order.repository}/releases/download/v{order.version}/{archive.name}",
-                "sha256": digest(archive),
+                "sha256": sha256(archive),
                 "bin": PLUGIN,
             }
         ],
@@ -228,16 +228,10 @@ def krew_manifest(order: Order, archive: Path) -> str:
     return json.dumps(document, indent=2) + "\n"
 
 
-def digest(file: Path) -> str:
-    """SHA-256, in hexadecimal digits."""
-    with file.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()
-
-
 def write_sums(made: Path) -> None:
     """``SHA256SUMS`` of all the other files, as ``sha256sum --check`` reads it."""
     files = sorted(path for path in made.iterdir() if path.name != SUMS)
-    (made / SUMS).write_text("".join(f"{digest(path)}  {path.name}\n" for path in files))
+    (made / SUMS).write_text("".join(f"{sha256(path)}  {path.name}\n" for path in files))
 
 
 def _copy(files: list[Path], target: Path) -> None:

@@ -18,7 +18,7 @@ from devstack import prerequisites
 from devstack.apiserver import ApiServer
 from devstack.errors import StackError
 from devstack.kafka import KafkaCluster
-from devstack.toolcache import HELM, Build, progress, toolcache
+from devstack.toolcache import Build, helm_binary, progress, toolcache
 
 TUTORIAL: Final = Path("docs", "tutorials", "first-pause-and-reset.md")
 _SECONDS: Final = 600
@@ -48,7 +48,7 @@ def try_release(made: Path, source: Path, version: str) -> None:
             build.run(["kubectl", "wait", "--for=condition=Established", "-f", str(crds)], env=env)
             [chart] = made.glob(f"tidegate-{version}.tgz")
             install_chart = ["install", "tidegate", str(chart), "--dry-run=server", "--set", "crds.enabled=false"]
-            build.run([str(HELM.binary()), *install_chart], env=env)
+            build.run([str(helm_binary()), *install_chart], env=env)
             with progress("playing the tutorial on it", "about 60 s"):
                 play(source / TUTORIAL, place(build, source, venv), env)
 
