@@ -12,6 +12,8 @@ from tidegate.resources.durations import parse_duration
 from tidegate.resources.fields import Count, Duration, Timestamp, duration_must
 
 MAX_STUCK: Final = 20
+SKIP_PREFIX: Final = "skip-"
+"""Of the ids of resets that skip stuck records: their OffsetResets are named <policy>-skip-<digest>."""
 
 _After = Annotated[
     Duration,
@@ -26,7 +28,7 @@ class StuckRecordsSpec(ResourceModel):
 
     after: _After = parse_duration("20s")
     """For how long a partition's committed offset has to stand, while its log grows and one member owns it, before its
-    next record is reported. It is longer for partitions that are usually read in larger steps: at least four times the
+    next record is reported. It is longer for partitions that are usually read in larger steps: at least three times the
     longest that was seen. A partition is judged once its committed offset was seen moving five times."""
 
     prepare_skip: StrictBool = False

@@ -46,7 +46,7 @@ _log = logging.getLogger(__name__)
 _NEVER_S: Final = 3600.0
 _SLOWEST_S: Final = 2.0
 _FASTEST_S: Final = 1.0
-_LOOKS: Final = 10
+_LOOKS: Final = 15
 """In the time that a partition has to stand at least."""
 _GAP: Final = 4
 """Times the time between two looks that they may be apart: after that nothing is made of the earlier one."""
@@ -232,10 +232,10 @@ class StuckRecordsFeature:
         return self._known[policy.key]
 
     async def _remember(self, policy: PolicyView, known: Known) -> None:
-        """What is stuck at once, and how fast partitions are read now and then."""
+        """What is stuck at once, and which partitions can be judged; how fast they are read now and then."""
         document = encode(known)
         before = await policy.memory.recall(self.part) or {}
-        urgent = any(before.get(name, []) != document[name] for name in ("stuck", "withdrawn"))
+        urgent = any(before.get(name, []) != document[name] for name in ("stuck", "withdrawn", "judged"))
         await policy.memory.note(self.part, document, urgent=urgent)
 
 

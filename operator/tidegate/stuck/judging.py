@@ -14,7 +14,7 @@ from typing import Final
 from tidegate.kafka.model import RecordHead, TopicPartition
 from tidegate.stuck.courses import Course, Courses, Pace
 
-_TIMES_LONGEST: Final = 4
+_TIMES_LONGEST: Final = 3
 """Of the longest interval that was seen of the partition."""
 _TIMES_GROUPS: Final = 2
 """Of the longest of any partition of the group."""

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from tidegate.kafka.model import Offsets, RecordHead, TopicPartition
+from tidegate.resources.stuck_records import SKIP_PREFIX
 from tidegate.stuck.courses import LEAST_MOVES, Courses, Pace
 from tidegate.stuck.judging import Judged, Readable, Verdict
 
@@ -114,7 +115,7 @@ class Changes:
 def reset_id(partition: TopicPartition, stuck: Stuck) -> str:
     """The same for the same standstill, and another one for any other."""
     text = f"{partition}/{stuck.committed}/{stuck.head.offset}/{stuck.since_ms}"
-    return f"skip-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    return f"{SKIP_PREFIX}{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 # --- what is stored ---------------------------------------------------------------------------------------------------
@@ -126,7 +127,13 @@ def encode(known: Known) -> dict[str, Any]:
     for partition, it in sorted(known.courses.paces.items()):
         pace.setdefault(partition.topic, {})[str(partition.partition)] = [it.moves, round(it.longest_s, 1)]
     stuck = [_stuck_json(p, known.stuck[p]) for p in sorted(known.stuck)[:_MOST]]
-    return {"topics": dict(known.ids), "pace": pace, "stuck": stuck, "withdrawn": sorted(known.withdrawn)[:_MOST]}
+    return {
+        "topics": dict(known.ids),
+        "pace": pace,
+        "judged": sum(it.is_known for it in known.courses.paces.values()),
+        "stuck": stuck,
+        "withdrawn": sorted(known.withdrawn)[:_MOST],
+    }
 
 
 def decode(document: Mapping[str, Any]) -> Known:

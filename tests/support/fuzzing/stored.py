@@ -27,6 +27,7 @@ from tidegate.reset.document import StoreFailure
 from tidegate.reset.planning.offsets_csv import BadOffsetsFile, parse_offsets, write_offsets
 from tidegate.reset.store import Run
 from tidegate.retention import last_offsets
+from tidegate.stuck import told
 from tidegate.versions import NewerVersion
 
 _GROUP: Final = "payments"
@@ -92,6 +93,11 @@ def _check_memory(groups: Any) -> None:
 
 def _check_remembered(read: remembered.Remembered) -> None:
     assert remembered.decode(json.loads(json.dumps(remembered.encode(read)))) == read
+
+
+def _check_told(known: told.Known) -> None:
+    assert told.encode(told.decode(json.loads(json.dumps(told.encode(known))))) == told.encode(known)
+    assert all(0 <= it.committed <= OFFSET_MAX for it in known.stuck.values())
 
 
 def _check_order(read: order.Order) -> None:
@@ -207,6 +213,14 @@ TARGETS: Final = (
         lambda data: remembered.decode(document(data)),
         (ValueError,),
         _check_remembered,
+    ),
+    Target(
+        "stuck-records",
+        ("tidegate.stuck.told:decode",),
+        (as_json(MEMORY["payments"]["stuckRecords"]),),
+        lambda data: told.decode(document(data)),
+        (ValueError,),
+        _check_told,
     ),
     Target(
         "backup-document",
