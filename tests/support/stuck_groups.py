@@ -13,8 +13,9 @@ POISON: Final = b"poison"
 
 
 class Reader:
-    """A member of a group of its own. It commits every ``batch`` records, and takes ``takes_s`` for each; at a record
-    ``POISON`` it fails, goes back to it and tries again, for ever."""
+    """A member of a group of its own, of committed records only. It commits every ``batch`` records, or by itself every
+    ``auto_commit_s``, and takes ``takes_s`` for each; at a record ``POISON`` it fails, goes back to it and tries again,
+    for ever."""
 
     def __init__(
         self,
@@ -24,20 +25,23 @@ class Reader:
         *,
         takes_s: float = 0.0,
         batch: int = 1,
-        isolation: str = "read_committed",
+        auto_commit_s: float | None = None,
     ) -> None:
         self.group = group
         self.read: list[tuple[int, int]] = []
         """Partition and offset of each record that was handled."""
         self._topic, self._takes_s, self._batch = topic, takes_s, batch
+        self._commits = auto_commit_s is None
         self._ends = threading.Event()
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,
                 "group.id": group,
-                "enable.auto.commit": False,
+                "enable.auto.commit": auto_commit_s is not None,
+                "auto.commit.interval.ms": 5000 if auto_commit_s is None else int(auto_commit_s * 1000),
+                "enable.auto.offset.store": False,
                 "auto.offset.reset": "earliest",
-                "isolation.level": isolation,
+                "isolation.level": "read_committed",
                 "log_level": 0,
             }
         )
@@ -72,7 +76,10 @@ class Reader:
             self.read.append((partition, offset))
             done[partition] = offset + 1
             handled += 1
-            if handled % self._batch == 0:
+            if not self._commits:
+                with contextlib.suppress(KafkaException):  # it was revoked meanwhile
+                    self._consumer.store_offsets(message)
+            elif handled % self._batch == 0:
                 with contextlib.suppress(KafkaException):  # a rebalance was faster
                     self._consumer.commit(
                         offsets=[TopicPartition(self._topic, p, at) for p, at in done.items()], asynchronous=False

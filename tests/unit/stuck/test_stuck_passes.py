@@ -271,6 +271,23 @@ def test_a_held_partition_is_not_judged(world: World) -> None:
     assert world.stuck == []
 
 
+def test_holds_that_can_not_be_read_leave_nothing_to_judge(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.run(30, world.read_well)
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise NotAuthorized("Read on topic __tidegate")
+
+    monkeypatch.setattr(world.kafka.control, "read", refuse)
+    world.run(60, world.produce)
+    assert world.said == ("Unknown", "HoldsUnknown")
+    assert "RecordStuck" not in world.told
+
+
+def test_before_enough_was_seen_nothing_is_judged(world: World) -> None:
+    world.run(60, world.produce)
+    assert world.said == ("Unknown", "NotJudged")
+
+
 def test_a_run_that_moves_offsets_is_no_progress_and_no_standstill(world: World) -> None:
     world.run(30, world.read_well)
     world.resetting = True
