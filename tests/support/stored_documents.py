@@ -113,24 +113,6 @@ MEMORY = {
         "discovery": remembered.encode(REMEMBERED),
         "retention": last_offsets.to_document(PLACES),
         "gone": {"sinceS": 5.5},
-        "stuckRecords": {
-            "topics": {"orders": "ZXYbL0OQR2mMkbQ4tA1r7w"},
-            "pace": {"orders": {"0": [5, 4.5], "1": [2, 0.0]}},
-            "judged": 1,
-            "stuck": [
-                {
-                    "partition": ["orders", 0],
-                    "committed": 11,
-                    "record": [12, 1795773600000, 20, 1],
-                    "sinceMs": 1795773660000,
-                    "verdict": "OneOfSeveral",
-                    "among": [["orders", 0], ["orders", 1]],
-                    "reset": "",
-                    "made": False,
-                }
-            ],
-            "withdrawn": ["payments-skip-0123456789ab"],
-        },
     }
 }
 _ORDER = Order(Connection("kafka-0:9092"), _STORAGE, "5f0e", NOON, "nightly-1", keep=None)

@@ -138,6 +138,24 @@ def _certificates(data: bytes) -> Any:
     return certificates.read({name: value.encode() for name, value in config_map(data).items()})
 
 
+_STUCK: Final = {
+    "topics": {"orders": "ZXYbL0OQR2mMkbQ4tA1r7w"},
+    "pace": {"orders": {"0": [5, 4.5], "1": [2, 0.0]}},
+    "judged": 1,
+    "stuck": [
+        {
+            "partition": ["orders", 0],
+            "committed": 11,
+            "record": [12, 1795773600000, 20, 1],
+            "sinceMs": 1795773660000,
+            "verdict": "OneOfSeveral",
+            "among": [["orders", 0], ["orders", 1]],
+            "reset": "",
+            "made": False,
+        }
+    ],
+    "withdrawn": ["payments-skip-0123456789ab"],
+}
 _PROPERTIES: Final = b"bootstrap.servers = a:9092\n! no\nsasl.jaas.config: x \\\n  y\\u0041\nk\\ ey=v\n"
 
 TARGETS: Final = (
@@ -217,7 +235,7 @@ TARGETS: Final = (
     Target(
         "stuck-records",
         ("tidegate.stuck.told:decode",),
-        (as_json(MEMORY["payments"]["stuckRecords"]),),
+        (as_json(_STUCK),),
         lambda data: told.decode(document(data)),
         (ValueError,),
         _check_told,
