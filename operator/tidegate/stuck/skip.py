@@ -43,28 +43,33 @@ class Skips:
             if stuck.verdict is not Verdict.STUCK or stuck.made or note:
                 continue
             if not stuck.reset:
-                name = f"{name_of(policy.body)}-{reset_id(partition, stuck)}"
+                name = f"{name_of(policy.body)}-{reset_id(policy.group, partition, stuck)}"
                 known.stuck[partition] = replace(stuck, reset=name)
                 continue
-            await self._make(policy, partition, stuck)
+            if not await self._make(policy, partition, stuck):
+                return f"No reset is prepared: OffsetReset {stuck.reset} is there, and is not this policy's: delete it"
             known.stuck[partition] = replace(stuck, made=True)
         return note
 
-    async def _make(self, policy: PolicyView, partition: TopicPartition, stuck: Stuck) -> None:
+    async def _make(self, policy: PolicyView, partition: TopicPartition, stuck: Stuck) -> bool:
+        """Whether it is there, and the policy's."""
         try:
             await in_thread(
                 self._executor, self._kube.make, RESETS, policy.body, stuck.reset, skip_spec(policy, partition, stuck)
             )
         except Conflict:
-            return  # a pass before a crash has made it
+            there = await self._there(policy, stuck.reset)  # a pass before a crash has made it
+            return there is not None and is_controlled_by(there, policy.body)
+        return True
 
     async def withdraw(self, policy: PolicyView, known: Known) -> None:
         """Delete those that were not approved; what has begun is ended by whoever looks after it."""
         for name in sorted(known.withdrawn):
             there = await self._there(policy, name)
-            is_to_go = there is not None and _is_untouched(there, policy.body)
+            if there is not None and not _is_untouched(there, policy.body):
+                there = None
             # Nothing is deleted where it has changed since: the next pass looks again.
-            if not is_to_go or await in_thread(self._executor, self._kube.remove, RESETS, there):
+            if there is None or await in_thread(self._executor, self._kube.remove, RESETS, there):
                 known.withdrawn -= {name}
 
     async def _there(self, policy: PolicyView, name: str) -> Object | None:

@@ -112,9 +112,9 @@ class Changes:
     passed: Mapping[TopicPartition, Stuck] = field(default_factory=dict)
 
 
-def reset_id(partition: TopicPartition, stuck: Stuck) -> str:
+def reset_id(group: str, partition: TopicPartition, stuck: Stuck) -> str:
     """The same for the same standstill, and another one for any other."""
-    text = f"{partition}/{stuck.committed}/{stuck.head.offset}/{stuck.since_ms}"
+    text = f"{group}/{partition}/{stuck.committed}/{stuck.head.offset}/{stuck.since_ms}"
     return f"{SKIP_PREFIX}{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 

@@ -163,6 +163,24 @@ def test_intervals_that_vary_threefold() -> None:
         quiet(trace)
 
 
+def test_one_interval_that_is_more_than_twice_as_long_as_any_before() -> None:
+    trace, turn = Trace.of(P), 0
+
+    def step() -> None:
+        nonlocal turn
+        turn += 1
+        trace.produce(P)
+        if turn % 5 == 0:  # every 10 s
+            trace.read(P)
+
+    trace.run(120, step)
+    longest_s = trace.courses.paces[P].longest_s
+    trace.run(2 * longest_s + 6, lambda: trace.produce(P))
+    quiet(trace)
+    trace.run(longest_s + 4, lambda: trace.produce(P))
+    assert trace.found.keys() == {P}
+
+
 def test_a_backlog_that_is_read_in_slow_batches_counts_as_slow() -> None:
     """Nothing came meanwhile; what comes afterwards is read as slowly."""
     trace = Trace.of(P)
@@ -248,6 +266,21 @@ def test_owners_that_change_all_the_time() -> None:
         turn += 1
         trace.produce(P)
         trace.owners = {P: f"member-{turn // 5}"} if turn % 5 else {}
+
+    trace.run(1800, step)
+    quiet(trace)
+
+
+def test_owners_that_follow_one_another_at_once() -> None:
+    trace = Trace.of(P)
+    trace.steady(60, P)
+    turn = 0
+
+    def step() -> None:
+        nonlocal turn
+        turn += 1
+        trace.produce(P)
+        trace.owners = {P: f"member-{turn // 5}"}
 
     trace.run(1800, step)
     quiet(trace)

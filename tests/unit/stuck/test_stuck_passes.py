@@ -188,11 +188,13 @@ def test_once_the_group_gets_past_it_the_offer_is_taken_back(world: World) -> No
     assert world.sample("tidegate_stuck_records") is None
 
 
-def test_an_approved_one_is_not_taken_back(world: World) -> None:
+@pytest.mark.parametrize(
+    "status", [{"phase": "AwaitingApproval", "approvedDigest": "ab" * 32}, {"phase": "Succeeded"}, {"phase": "Failed"}]
+)
+def test_one_that_was_approved_or_has_ended_is_not_taken_back(world: World, status: dict[str, Any]) -> None:
     offset = world.get_stuck()
     [reset] = world.resets
-    digest = "ab" * 32
-    world.kube.replace_status(RESETS, reset, {"phase": "Applying", "approvedDigest": digest})
+    world.kube.replace_status(RESETS, reset, status)
     world.commit(offset + 1)
     world.run(4)
     assert len(world.resets) == 1
@@ -207,6 +209,22 @@ def test_one_that_somebody_has_deleted_is_not_offered_again(world: World) -> Non
     world.run(20, world.produce)
     assert world.resets == []
     assert world.said == ("True", "Stuck")
+
+
+def test_a_name_that_is_taken_is_told(world: World) -> None:
+    world.run(30, world.read_well)
+    while not (world.status.stuck_records and world.status.stuck_records.records):
+        world.produce()
+        world.clock.sleep(world.keep().again_after_s)
+    [stuck] = world.feature._known[uid_of(world.body)].stuck.values()
+    assert stuck.reset
+    world.kube.create(RESETS, "ns", stuck.reset, {"group": "theirs"}, CREATED)
+    world.run(4, world.produce)
+    condition = find_condition(world.status.conditions, RECORD_STUCK)
+    assert condition is not None
+    assert f"OffsetReset {stuck.reset} is there, and is not this policy's" in condition.message
+    assert world.status.stuck_records is not None
+    assert world.status.stuck_records.records[0].skip is None
 
 
 def test_none_is_offered_unless_it_is_asked_for_and_then_no_more(world: World) -> None:
@@ -296,6 +314,16 @@ def test_a_run_that_moves_offsets_is_no_progress_and_no_standstill(world: World)
     world.run(14, world.produce)
     assert world.stuck == []
     assert "RecordStuck" not in world.told
+
+
+def test_a_short_run_lets_the_time_begin_anew_as_well(world: World) -> None:
+    world.run(30, world.read_well)
+    world.run(14, world.produce)
+    world.resetting = True
+    world.run(2, world.produce)
+    world.resetting = False
+    world.run(14, world.produce)
+    assert world.stuck == []
 
 
 def test_an_open_transaction_is_told_as_such(world: World) -> None:
