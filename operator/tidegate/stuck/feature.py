@@ -84,7 +84,8 @@ class StuckRecordsFeature:
     async def reconcile(self, policy: PolicyView) -> FeatureOutcome:
         spec = policy.spec.stuck_records
         if spec is None:
-            await self._not_asked(policy)
+            if not await self._let_go(policy):
+                return FeatureOutcome(policy.status, again_after_s=_SLOWEST_S)
             return FeatureOutcome(without_stuck(policy.status), again_after_s=_NEVER_S)
         message = group_not_allowed(policy.live.label, policy.live.allow, "spec.group", policy.group)
         if message is not None:
@@ -118,17 +119,20 @@ class StuckRecordsFeature:
             return self.without(whole.status), ()
         return together(whole)
 
-    async def _not_asked(self, policy: PolicyView) -> None:
-        """What was offered is taken back, once."""
-        if policy.key not in self._known and await policy.memory.recall(self.part) is None:
-            return
+    async def _let_go(self, policy: PolicyView) -> bool:
+        """What was offered is taken back, and what is known forgotten; whether that is done. Where the status says
+        nothing of it there is nothing, and the memory needs not be read."""
+        if policy.key not in self._known and policy.status.stuck_records is None:
+            return True
         known = await self._recalled(policy)
         for partition in tuple(known.stuck):
             known.end(partition)
         await self._skips.withdraw(policy, known)
-        if not known.withdrawn:
-            await policy.memory.note(self.part, None)
-            await self.forget(policy.key)
+        if known.withdrawn:
+            return False
+        await policy.memory.note(self.part, None)
+        await self.forget(policy.key)
+        return True
 
     # --- looking ------------------------------------------------------------------------------------------------------
 

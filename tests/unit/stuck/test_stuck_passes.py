@@ -251,6 +251,33 @@ def test_without_the_feature_nothing_is_left_of_it(world: World) -> None:
     assert world.sample("tidegate_stuck_records") is None
 
 
+def test_a_policy_that_never_asked_for_it_has_nothing_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.spec.pop("stuckRecords")
+    world.kube.change(POLICIES, "ns", "p", spec=world.spec)
+
+    def read(*_: Any) -> Any:
+        raise AssertionError("its memory is read")
+
+    monkeypatch.setattr(world.memory, "recall", read)
+    assert world.keep().status == PolicyStatus()
+
+
+def test_an_offer_that_changes_as_it_is_taken_back_is_taken_back_later(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.get_stuck()
+    world.spec.pop("stuckRecords")
+    world.kube.change(POLICIES, "ns", "p", spec=world.spec)
+    with monkeypatch.context() as patched:
+        patched.setattr(world.kube, "remove", lambda *_: False)
+        assert world.keep().again_after_s < 10
+    assert len(world.resets) == 1
+    world.restart()
+    world.keep()
+    assert world.resets == []
+    assert world.status.stuck_records is None
+
+
 def test_what_was_told_outlives_the_process_and_is_not_told_again(world: World) -> None:
     offset = world.get_stuck()
     assert world.status.stuck_records is not None
