@@ -9,7 +9,6 @@ import logging
 from collections.abc import Callable, Collection
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from typing import Final
 
 from tidegate.clock import Clock
@@ -24,7 +23,8 @@ from tidegate.kube.ports import MIRRORS, Kube, Object, label_of, name_of, namesp
 from tidegate.kube.unreadable import UNREADABLE_AGAIN_S, say_unreadable
 from tidegate.mirror.ports import MirrorCluster
 from tidegate.offset_mirror.carrying import Notes, selected
-from tidegate.offset_mirror.copying import Carrying, Clusters, Copying
+from tidegate.offset_mirror.comparing import Comparing
+from tidegate.offset_mirror.copying import Carrying, Clusters, Copying, Sampling
 from tidegate.offset_mirror.counting import counted
 from tidegate.offset_mirror.course import Limits
 from tidegate.offset_mirror.failback import origin
@@ -56,6 +56,7 @@ from tidegate.offset_mirror.status import (
     failed_over,
     fencing,
     held_back,
+    is_news,
     refused,
     suspended,
     waiting,
@@ -71,8 +72,6 @@ from tidegate.threads import in_thread
 _log = logging.getLogger(__name__)
 
 _WAITING_S: Final = 2.0
-_WRITTEN_EVERY: Final = timedelta(seconds=30)
-"""How often figures are written that change all the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +255,7 @@ class MirrorReconciler:
     async def _copied(
         self, body: Object, before: Before, spec: OffsetMirrorSpec, source: Live, target: Live
     ) -> _Outcome:
-        running = await self._keep_running(body, spec, source, target)
+        running = await self._keep_running(body, before.status, spec, source, target)
         known, trouble = {topic.name: topic for topic in before.status.topics}, running.trouble
         prepared: Prepared | None = None
         try:
@@ -278,7 +277,7 @@ class MirrorReconciler:
         preparing = len(prepared.preparing) if prepared is not None else 0
         clusters = (source.cluster_id, target.cluster_id)
         former = spec.former_producer_ids or ()
-        standing = MirrorStanding(result, clusters, running.groups, preparing, trouble, former)
+        standing = MirrorStanding(result, clusters, running.groups, preparing, trouble, former, running.comparing.told)
         told = copying(before, standing)
         parts = self._parts
         parts.of_mirrors.mirror_is(namespace_of(body), name_of(body), result.counts, result.lag, running.groups)
@@ -319,12 +318,15 @@ class MirrorReconciler:
         asked = wanted(prepared.gone, spec.topics, *(allow.topics for allow in allowed))
         return replace(prepared, gone=frozenset(asked))
 
-    async def _keep_running(self, body: Object, spec: OffsetMirrorSpec, source: Live, target: Live) -> Copying:
+    async def _keep_running(
+        self, body: Object, status: OffsetMirrorStatus, spec: OffsetMirrorSpec, source: Live, target: Live
+    ) -> Copying:
         uid = uid_of(body)
         allowed = (source.allow.groups, target.allow.groups)
         connections = _connections((source, target))
         cluster_ids = (source.cluster_id, target.cluster_id)
-        key = (connections, cluster_ids, spec.groups, spec.rate_limit, spec.seed, allowed, spec.former_producer_ids)
+        settings = (spec.groups, spec.rate_limit, spec.seed, spec.parity, spec.former_producer_ids)
+        key = (connections, cluster_ids, settings, allowed)
         running = self._running.get(uid)
         if running is not None and running.key == key:
             return running.copying
@@ -348,8 +350,14 @@ class MirrorReconciler:
             groups, interval_s = spec.groups, spec.groups.interval.total_seconds()
             notes = Notes(f"-{uid[:8]}" if spec.failback_from is not None else "")
             carrying = Carrying(interval_s, lambda group_id: selected(group_id, groups, *allowed), notes)
+        stopped = self._stopped.get(uid)
+        differed = () if status.parity is None else status.parity.different
+        different = stopped.comparing.told.different if stopped is not None else differed
+        sampling = Sampling(
+            spec.parity.interval.total_seconds(), Comparing(theirs, ours, parts.clock.now, known=different)
+        )
         begun = Copying(
-            clusters, limits, carrying, parts.patient_executor, parts.clock.now, label_of(body), parts.look_s
+            clusters, limits, carrying, sampling, parts.patient_executor, parts.clock.now, label_of(body), parts.look_s
         )
         self._running[uid] = _Running(key, connections, begun)
         begun.start()
@@ -362,7 +370,7 @@ class MirrorReconciler:
         parts, keys = self._parts, self._keys.setdefault(uid_of(body), Keys())
         for happening in told.happenings:
             await tell_once(parts.kube, parts.executor, body, happening, keys)
-        if not _is_news(before, told.status):
+        if not is_news(before, told.status):
             return body
         body = await in_thread(parts.executor, parts.kube.replace_status, MIRRORS, body, told.status.to_json())
         parts.metrics.wrote_status(MIRRORS.kind)
@@ -372,28 +380,3 @@ class MirrorReconciler:
 def _connections(pair: Collection[Live]) -> object:
     """What copying through them is begun anew for."""
     return tuple((live.uid, live.digest) for live in pair)
-
-
-def _is_news(before: Before, status: OffsetMirrorStatus) -> bool:
-    """Whether it says something else, beside figures that change all the time, or the figures have become old."""
-    if status == before.status:
-        return False
-    at = before.status.at
-    return at is None or before.now - at >= _WRITTEN_EVERY or _coarse(status) != _coarse(before.status)
-
-
-def _coarse(status: OffsetMirrorStatus) -> OffsetMirrorStatus:
-    groups = status.groups
-    topics = tuple(topic.model_copy(update={"lag": None}) for topic in status.topics)
-    worst = tuple(one.model_copy(update={"lag": None, "offset": None}) for one in status.worst)
-    conditions = tuple(one.model_copy(update={"message": ""}) for one in status.conditions)
-    return status.model_copy(
-        update={
-            "at": None,
-            "lag": None,
-            "topics": topics,
-            "worst": worst,
-            "conditions": conditions,
-            "groups": None if groups is None else groups.model_copy(update={"at": status.observed_generation}),
-        }
-    )

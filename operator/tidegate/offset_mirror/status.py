@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from tidegate.kube.ports import EventType, KubeEvent
@@ -29,7 +29,7 @@ from tidegate.resources.conditions import (
     with_condition,
 )
 from tidegate.resources.mirror_failover import FailoverPhase, MirrorFailover
-from tidegate.resources.offset_mirror import CarriedGroups, OffsetMirrorStatus
+from tidegate.resources.offset_mirror import CarriedGroups, MirrorParity, OffsetMirrorStatus
 
 COPIES_IN_SYNC: Final = "CopiesInSync"
 COPIES_LAGGING: Final = "CopiesLagging"
@@ -49,6 +49,9 @@ FAILOVER_FENCING: Final = "FailoverFencing"
 FAILED_OVER: Final = "FailedOver"
 WAITING_FOR_CONNECTION: Final = "WaitingForConnection"
 NOT_COPYING: Final = "NotCopying"
+
+_WRITTEN_EVERY: Final = timedelta(seconds=30)
+"""How often figures are written that change all the time."""
 
 _Tell = Callable[..., Conditions]
 
@@ -91,6 +94,7 @@ class MirrorStanding:
     preparing: int = 0
     trouble: str = ""
     former_producer_ids: tuple[int, ...] = ()
+    parity: MirrorParity | None = None
 
 
 def refused(before: Before, refusal: Refusal) -> Told:
@@ -195,6 +199,7 @@ def copying(before: Before, standing: MirrorStanding) -> Told:
             "worst": counted.worst,
             "lag": counted.lag,
             "groups": standing.groups,
+            "parity": standing.parity,
             "conditions": conditions,
         }
     )
@@ -272,3 +277,30 @@ def _happenings(before: Before, status: OffsetMirrorStatus, reason: str, message
         return []  # lagging and not: the metrics tell, an Event each time would be too much
     key = f"{before.generation}/{reason}/{now.last_transition_time.isoformat()}"
     return [KubeEvent(kinds[is_bad], reason, message, key)]
+
+
+def is_news(before: Before, status: OffsetMirrorStatus) -> bool:
+    """Whether it says something else, beside figures that change all the time, or the figures have become old."""
+    if status == before.status:
+        return False
+    at = before.status.at
+    return at is None or before.now - at >= _WRITTEN_EVERY or _coarse(status) != _coarse(before.status)
+
+
+def _coarse(status: OffsetMirrorStatus) -> OffsetMirrorStatus:
+    groups = status.groups
+    topics = tuple(topic.model_copy(update={"lag": None}) for topic in status.topics)
+    worst = tuple(one.model_copy(update={"lag": None, "offset": None}) for one in status.worst)
+    conditions = tuple(one.model_copy(update={"message": ""}) for one in status.conditions)
+    parity = None if status.parity is None else (status.parity.different, status.parity.places > 0)
+    return status.model_copy(
+        update={
+            "at": None,
+            "lag": None,
+            "topics": topics,
+            "worst": worst,
+            "conditions": conditions,
+            "parity": parity,
+            "groups": None if groups is None else groups.model_copy(update={"at": status.observed_generation}),
+        }
+    )
