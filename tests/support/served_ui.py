@@ -20,7 +20,7 @@ from aiohttp import web
 
 from support.fake_kube import FakeKube
 from support.fake_watches import FakeWatches
-from support.planned_runs import a_run, some_evidence
+from support.planned_runs import a_fleets_run, a_run, some_evidence
 from tidegate.cli.errors import CommandFailed
 from tidegate.cli.ui.actions import Client
 from tidegate.cli.ui.board import Board
@@ -70,10 +70,12 @@ class StoredInMemory:
     def __init__(self) -> None:
         self.runs: dict[tuple[str, str], Run] = {}
 
-    def run(self, namespace: str, reset: Object, _group_id: str | None) -> Run:
+    def run(self, namespace: str, reset: Object, group_id: str | None) -> Run:
         found = self.runs.get((namespace, name_of(reset)))
         if found is None:
             raise CommandFailed(f"OffsetReset {name_of(reset)} has not begun, or its plan is no longer stored")
+        if group_id is not None and found.fleet is not None:
+            return a_run()  # of each of its groups
         return found
 
 
@@ -274,6 +276,15 @@ def furnish(scene: Scene, groups: int) -> None:
     scene.reset("replay-applying", ResetPhase.APPLYING, "Commits 5 offsets in one transaction", way="Gated")
     ended = {"finishedAt": format_timestamp(NOW - timedelta(hours=1)), "way": "Handover"}
     scene.reset("replay-done", ResetPhase.SUCCEEDED, "5 partitions were reset; 5 were seen to read on", **ended)
+    fleet = scene.runs.runs["shop", "replay-fleet"] = a_fleets_run()
+    waits = condition("Complete", "Unknown", "AwaitingApproval", "3 of 4 groups have a plan; waits for an approval")
+    scene.put(
+        RESETS,
+        "shop",
+        "replay-fleet",
+        {**CONNECTION, "groups": ["payments-*"], "to": {"timestamp": "2026-11-20T14:00:00Z"}, "approval": "Manual"},
+        {"phase": "AwaitingApproval", "digest": fleet.digest, "conditions": [waits]},
+    )
     scene.reset("replay-failed", ResetPhase.FAILED, "An owner wrote its old offset 3 times: put back", **ended)
     scene.put(
         PAUSES,

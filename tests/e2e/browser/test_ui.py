@@ -45,6 +45,7 @@ def browser(started: Browser, scene: Scene) -> Iterator[Browser]:
     started.look()
     started.open("about:blank")
     started.requests.clear()
+    started.console.clear()
     started.open(scene.address)
     started.until("document.querySelectorAll('.row').length > 2", "the list")
     yield started
@@ -150,6 +151,14 @@ def test_a_reset_is_undone_by_another_one_that_waits_for_an_approval(browser: Br
     undoing = scene.kube.get(RESETS, "shop", browser.run("location.hash.split('/').at(-1)"))
     assert undoing["spec"]["to"] == {"undo": "replay-done"}
     assert undoing["spec"]["approval"] == "Manual"
+
+
+def test_a_fleet_leads_to_the_lanes_of_each_group_and_is_approved_as_a_whole(browser: Browser) -> None:
+    go(browser, "#/reset/shop/replay-fleet", "document.querySelector('.actions button')")
+    browser.run("document.querySelector('a[href$=\"/payments-eu\"]').click()")
+    browser.until("document.querySelectorAll('.lane').length === 6", "the group's lanes")
+
+    assert browser.run("document.querySelectorAll('.actions button').length") == 0
 
 
 def test_dark_and_light_follow_the_system_and_narrow_windows_are_not_cut(browser: Browser) -> None:

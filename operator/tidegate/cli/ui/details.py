@@ -17,6 +17,7 @@ from tidegate.incident.seen import KafkaSeen, Named, PauseSeen, Seen, Unseen
 from tidegate.incident.sentences import sections
 from tidegate.kafka.model import TopicPartition
 from tidegate.kube.ports import CONNECTIONS, PAUSES, POLICIES, RESETS, Kind, Object
+from tidegate.printable import visible
 from tidegate.reset.store import Run
 from tidegate.resources.base import has_readable_status, read_status
 from tidegate.resources.durations import format_duration
@@ -96,7 +97,7 @@ def reset_detail(
     phase = status.phase if status is not None else None
     lanes = _lanes(run, kafka) if run is not None else []
     awaits = phase is ResetPhase.AWAITING_APPROVAL and run is not None and bool(run.digest)
-    return made_visible(
+    detail = made_visible(
         {
             "line": line(RESETS, body),
             "phase": (phase or ResetPhase.PENDING).value if status is not None else "Unreadable",
@@ -115,6 +116,23 @@ def reset_detail(
             "undoable": phase is ResetPhase.SUCCEEDED,
         }
     )
+    # The names of groups as they are: links lead by them, and the page makes them visible itself.
+    return {**detail, "groups": _groups(run), "line": {**detail["line"], "groups": line(RESETS, body)["groups"]}}
+
+
+def _groups(run: Run | None) -> list[dict[str, Any]]:
+    """Those of a fleet, each of which has a page with its lanes."""
+    found = run.fleet.groups if run is not None and run.fleet is not None else ()
+    return [
+        {
+            "group": g.group_id,
+            "partitions": g.partitions,
+            "moved": g.moved,
+            "way": "" if g.way is None else g.way.value,
+            "refused": visible(f"{g.refused}: {g.message}") if g.refused else "",
+        }
+        for g in found[:MOST_LANES]
+    ]
 
 
 def _facts(body: Object, status: OffsetResetStatus | None, run: Run | None) -> Facts:
@@ -228,9 +246,10 @@ def object_detail(kind: Kind, body: Object, now: datetime) -> dict[str, Any]:
         ]
     elif kind == CONNECTIONS:
         told = list(connection_told(connection_seen(body)))
-    return made_visible(
+    shown = line(kind, body)
+    detail = made_visible(
         {
-            "line": line(kind, body),
+            "line": shown,
             "sentences": told,
             "conditions": _conditions(body),
             "history": history,
@@ -238,6 +257,7 @@ def object_detail(kind: Kind, body: Object, now: datetime) -> dict[str, Any]:
             "partitionsOmitted": max(0, len(partitions) - MOST_LANES),
         }
     )
+    return {**detail, "line": {**detail["line"], "groups": shown["groups"]}}
 
 
 def _conditions(body: Object) -> list[dict[str, Any]]:

@@ -27,6 +27,7 @@ from tidegate.kafka.errors import KafkaFailure
 from tidegate.kube.ports import (
     APPROVALS,
     RESETS,
+    Kind,
     KubeFailure,
     KubeUnavailable,
     NotFound,
@@ -148,7 +149,7 @@ class Page:
 
     async def reset(self, request: web.Request) -> Mapping[str, Any]:
         namespace, name = request.match_info["namespace"], request.match_info["name"]
-        body = self._parts.board.get(RESETS, namespace, name)
+        body = await self._body(RESETS, namespace, name)
         of_fleet = request.query.get("group")
         run, problem = await self._run(body, of_fleet)
         group_id = run.request.group_id if run is not None and run.plan is not None else ""
@@ -167,7 +168,7 @@ class Page:
 
     async def plan(self, request: web.Request) -> Mapping[str, Any]:
         namespace, name = request.match_info["namespace"], request.match_info["name"]
-        body = self._parts.board.get(RESETS, namespace, name)
+        body = await self._body(RESETS, namespace, name)
         run, problem = await self._run(body, request.query.get("group"))
         if run is None:
             raise CommandFailed(problem)
@@ -177,8 +178,15 @@ class Page:
         kind = self._kinds.get(request.match_info["plural"])
         if kind is None:
             raise web.HTTPNotFound(reason="There is no such kind")
-        body = self._parts.board.get(kind, request.match_info["namespace"], request.match_info["name"])
+        body = await self._body(kind, request.match_info["namespace"], request.match_info["name"])
         return object_detail(kind, body, self._parts.clock.now())
+
+    async def _body(self, kind: Kind, namespace: str, name: str) -> Object:
+        """As it was seen last, or as it is where it was not seen: created just now, or without the right to list."""
+        try:
+            return self._parts.board.get(kind, namespace, name)
+        except NotFound:
+            return await self._called(lambda: self._parts.kube.get(kind, namespace, name))
 
     async def _run(self, body: Object, group_id: str | None) -> tuple[Run | None, str]:
         """The stored run, or why there is none to be shown."""

@@ -116,6 +116,17 @@ def test_more_partitions_than_a_page_holds_are_counted(scene: Scene) -> None:
     assert (len(detail["lanes"]), detail["lanesOmitted"]) == (MOST_LANES, 5)
 
 
+def test_a_fleet_lists_its_groups_as_they_are_called(scene: Scene) -> None:
+    groups = detail_of(scene, "replay-done", a_fleets_run())["groups"]
+
+    assert [(g["group"], g["moved"], g["partitions"]) for g in groups[:3]] == [
+        ("payments-at", 0, 3),
+        ("payments-eu", 5, 6),
+        ("payments-us", 6, 6),
+    ]
+    assert groups[3]["refused"] == "NothingToReset: group payments-x has no offsets"
+
+
 def test_a_fleets_plan_is_shown_by_its_groups() -> None:
     assert "payments-us" in plan_html("shop", a_fleets_run(), PLANNED)
     with pytest.raises(CommandFailed, match="no plan yet"):

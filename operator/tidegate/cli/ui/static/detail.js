@@ -32,6 +32,7 @@ export class ResetPage {
     p.show("facts", found.facts, facts);
     p.show("problem", found.problem, (problem) => problem && h("p", { class: "note" }, foreign(problem)));
     p.show("lanes", [found.lanes, found.lanesOmitted, found.byKafka, found.phase], () => lanes(found));
+    p.show("groups", found.groups, (list) => fleet(list, this.namespace, this.name));
     p.show("approvals", found.approvals, (list) => list.length > 0 && h("section", {}, h("h2", {}, "Approvals"), h("ul", {}, list.map((each) => h("li", {}, foreign(each))))));
     await this.plan(found, signal);
     p.show("conditions", found.conditions, conditions);
@@ -141,6 +142,24 @@ function lanes(found) {
       ),
     ),
     found.lanesOmitted ? h("p", { class: "soft" }, `and ${count(found.lanesOmitted)} more`) : null,
+  );
+}
+
+function fleet(list, namespace, name) {
+  if (!list.length) return null;
+  const row = (g) =>
+    h(
+      "tr",
+      {},
+      h("td", { class: "name" }, g.refused ? foreign(g.group) : h("a", { href: address("reset", namespace, name, g.group) }, foreign(g.group))),
+      h("td", { class: "n" }, g.refused ? "" : `${count(g.moved)} of ${count(g.partitions)}`),
+      h("td", { class: g.refused ? "bad" : "soft" }, foreign(g.refused || g.way)),
+    );
+  return h(
+    "section",
+    {},
+    h("h2", {}, "Groups"),
+    h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "group"), h("th", { scope: "col", class: "n" }, "partitions that move"), h("th", { scope: "col" }, "strategy"))), h("tbody", {}, list.map(row)))),
   );
 }
 

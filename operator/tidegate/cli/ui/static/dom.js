@@ -20,9 +20,17 @@ function filled(element, attributes, children) {
   return element;
 }
 
-/** A name or a message of others: its writing direction ends with it. */
+/** A name or a message of others: its writing direction ends with it, and what hides or reorders text is shown. */
 export function foreign(text) {
-  return h("bdi", { class: "foreign" }, String(text));
+  return h("bdi", { class: "foreign" }, visible(String(text)));
+}
+
+/** As the server does it (tidegate.printable), for the names of groups, which come as they are. */
+function visible(text) {
+  return text.replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, (c) => {
+    const code = c.codePointAt(0).toString(16);
+    return code.length <= 2 ? `\\x${code.padStart(2, "0")}` : `\\u${code.padStart(4, "0")}`;
+  });
 }
 
 export function count(value) {
