@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tidegate.kafka.connection import Connection
     from tidegate.kube.client import KubeClient
 
-_FRESH_S: Final = 2.0
+_FRESH_S: Final = 1.0
 """So long one look serves all tabs."""
 _MOST_KEPT: Final = 64
 MOST_GROUPS: Final = 20_000
