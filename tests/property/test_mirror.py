@@ -87,7 +87,7 @@ def test_a_sample_from_anywhere_finds_what_differs_and_nothing_else(seed: int, c
     def reason(offset: int) -> str | None:
         whole = b"".join(one.data for one in log if one.until > offset)
         copy = source.SourceRead(offset, world.target.start, world.target.end, data=whole)
-        return comparison.sample(world.source.read(offset, 5), copy, compacts=compacts).reason
+        return comparison.sample(world.source.read(offset, 5), copy).reason
 
     assert {reason(rnd.randrange(start, world.target.end)) for _ in range(10)} == {None}
 

@@ -102,7 +102,7 @@ class Comparing:
         if isinstance(ours, Interrupted):
             return None
         self._starts[partition] = max(theirs.log_start, ours.log_start)
-        return sample(theirs, ours, compacts=topic.compacts)
+        return sample(theirs, ours)
 
     def note(self, partition: TopicPartition, offset: int, found: Sample) -> None:
         """Count what was found, and keep the first place of each copy that differs until it no longer does."""
