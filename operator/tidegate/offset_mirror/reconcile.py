@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable, Collection
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from typing import Final, TypeVar
 
 from tidegate.clock import Clock
@@ -57,6 +56,7 @@ from tidegate.offset_mirror.status import (
     failed_over,
     fencing,
     held_back,
+    is_news,
     refused,
     suspended,
     waiting,
@@ -74,8 +74,6 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _WAITING_S: Final = 2.0
-_WRITTEN_EVERY: Final = timedelta(seconds=30)
-"""How often figures are written that change all the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,7 +380,7 @@ class MirrorReconciler:
         parts, keys = self._parts, self._keys.setdefault(uid_of(body), Keys())
         for happening in told.happenings:
             await tell_once(parts.kube, parts.executor, body, happening, keys)
-        if not _is_news(before, told.status):
+        if not is_news(before, told.status):
             return body
         body = await in_thread(parts.executor, parts.kube.replace_status, MIRRORS, body, told.status.to_json())
         parts.metrics.wrote_status(MIRRORS.kind)
@@ -392,28 +390,3 @@ class MirrorReconciler:
 def _connections(pair: Collection[Live]) -> object:
     """What copying through them is begun anew for."""
     return tuple((live.uid, live.digest) for live in pair)
-
-
-def _is_news(before: Before, status: OffsetMirrorStatus) -> bool:
-    """Whether it says something else, beside figures that change all the time, or the figures have become old."""
-    if status == before.status:
-        return False
-    at = before.status.at
-    return at is None or before.now - at >= _WRITTEN_EVERY or _coarse(status) != _coarse(before.status)
-
-
-def _coarse(status: OffsetMirrorStatus) -> OffsetMirrorStatus:
-    groups = status.groups
-    topics = tuple(topic.model_copy(update={"lag": None}) for topic in status.topics)
-    worst = tuple(one.model_copy(update={"lag": None, "offset": None}) for one in status.worst)
-    conditions = tuple(one.model_copy(update={"message": ""}) for one in status.conditions)
-    return status.model_copy(
-        update={
-            "at": None,
-            "lag": None,
-            "topics": topics,
-            "worst": worst,
-            "conditions": conditions,
-            "groups": None if groups is None else groups.model_copy(update={"at": status.observed_generation}),
-        }
-    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from tidegate.kube.ports import EventType, KubeEvent
@@ -49,6 +49,9 @@ FAILOVER_FENCING: Final = "FailoverFencing"
 FAILED_OVER: Final = "FailedOver"
 WAITING_FOR_CONNECTION: Final = "WaitingForConnection"
 NOT_COPYING: Final = "NotCopying"
+
+_WRITTEN_EVERY: Final = timedelta(seconds=30)
+"""How often figures are written that change all the time."""
 
 _Tell = Callable[..., Conditions]
 
@@ -272,3 +275,28 @@ def _happenings(before: Before, status: OffsetMirrorStatus, reason: str, message
         return []  # lagging and not: the metrics tell, an Event each time would be too much
     key = f"{before.generation}/{reason}/{now.last_transition_time.isoformat()}"
     return [KubeEvent(kinds[is_bad], reason, message, key)]
+
+
+def is_news(before: Before, status: OffsetMirrorStatus) -> bool:
+    """Whether it says something else, beside figures that change all the time, or the figures have become old."""
+    if status == before.status:
+        return False
+    at = before.status.at
+    return at is None or before.now - at >= _WRITTEN_EVERY or _coarse(status) != _coarse(before.status)
+
+
+def _coarse(status: OffsetMirrorStatus) -> OffsetMirrorStatus:
+    groups = status.groups
+    topics = tuple(topic.model_copy(update={"lag": None}) for topic in status.topics)
+    worst = tuple(one.model_copy(update={"lag": None, "offset": None}) for one in status.worst)
+    conditions = tuple(one.model_copy(update={"message": ""}) for one in status.conditions)
+    return status.model_copy(
+        update={
+            "at": None,
+            "lag": None,
+            "topics": topics,
+            "worst": worst,
+            "conditions": conditions,
+            "groups": None if groups is None else groups.model_copy(update={"at": status.observed_generation}),
+        }
+    )
