@@ -66,7 +66,7 @@ def run_plan(arguments: Sequence[str], screen: Screen) -> int:
     options = with_namespace(plan_parser().parse_args(list(arguments)))
     clock = SystemClock()
     try:
-        run = _stored(options)
+        run = stored(options)
         if not run.is_planned:
             raise CommandFailed(_no_plan(run))
         _write(options, run, clock.now(), screen)
@@ -126,8 +126,9 @@ def _no_plan(run: Run) -> str:
     return f"run {run_id} has no plan yet: it is being made"
 
 
-def _stored(options: argparse.Namespace) -> Run:
-    """Raises what the command says."""
+def stored(options: argparse.Namespace) -> Run:
+    """The run that is meant: ``namespace``, ``context``, ``name``, ``run`` and ``group`` as ``plan_parser`` has them.
+    Raises what the command says."""
     namespace, group_id = options.namespace, options.group
     client = default_api_client(options.context)
     reset = _found(KubeClient(client, SystemClock(), [namespace]), namespace, options.name, options.run)
