@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from tidegate.cli.acting import add_waiting, carried_out, found, timeout_of
-from tidegate.cli.errors import CommandFailed, Parser, UsageError
+from tidegate.cli.backup_time import AT_HELP, at_of
+from tidegate.cli.errors import CommandFailed, Parser
 from tidegate.cli.reaching import add_kubernetes, add_output, dumped, namespace_of_options, with_namespace
 from tidegate.cli.screen import Screen
 from tidegate.printable import visible
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from tidegate.resources.offset_backup import BackupStatus, OffsetBackupStatus
 
 _HEADER: Final = ("NAME", "DUE", "TAKEN-AT", "GROUPS", "PARTITIONS", "UNREAD", "BYTES")
-AT_HELP: Final = "the newest backup whose offsets had all been read by then, such as 2026-11-20T14:00:00Z"
 
 
 # --- list -------------------------------------------------------------------------------------------------------------
@@ -239,21 +239,6 @@ def run_show(arguments: Sequence[str], screen: Screen) -> int:
         return True
 
     return carried_out("tidegate backup show", options, act, screen)
-
-
-def at_of(options: argparse.Namespace) -> datetime | None:
-    """Raises ``UsageError``."""
-    from datetime import datetime
-
-    if options.at is None:
-        return None
-    try:
-        at = datetime.fromisoformat(options.at)
-    except ValueError:
-        at = None
-    if at is None or at.tzinfo is None:
-        raise UsageError(f"--at {options.at}: must be a time with a zone, such as 2026-11-20T14:00:00Z")
-    return at
 
 
 def _show_one(body: Object, one: BackupStatus, output: str, screen: Screen) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tidegate.cli.acting import add_making, add_waiting, carried_out, create, delete, found, printed, timeout_of
-from tidegate.cli.backups import AT_HELP, at_of
+from tidegate.cli.backup_time import AT_HELP, at_of
 from tidegate.cli.errors import CommandFailed, Parser
 from tidegate.cli.reaching import add_kubernetes, dumped, namespace_of_options
 from tidegate.cli.screen import Screen
