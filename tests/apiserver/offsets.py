@@ -8,7 +8,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from support.clients import ConsumerFleet
 from support.operator_process import until
 
-_NO_COORDINATOR = (
+NO_COORDINATOR = (
     KafkaError.NOT_COORDINATOR,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -65,7 +65,7 @@ def _committed(consumer: Consumer, wanted: list[TopicPartition]) -> list[TopicPa
     try:
         done: list[TopicPartition] = consumer.commit(offsets=wanted, asynchronous=False)
     except KafkaException as error:
-        if error.args[0].code() not in _NO_COORDINATOR:
+        if error.args[0].code() not in NO_COORDINATOR:
             raise
         return []
     return done

@@ -23,6 +23,7 @@ from support.fuzzing.fuzzer import KEPT, Broken, Fuzzer, Report, keep, kept, tri
 from support.fuzzing.mutation import MOST_BYTES, mutated
 from support.fuzzing.target import Target
 from support.fuzzing.targets import ELSEWHERE, TARGETS, covered
+from support.hangs import wait_without_limit
 
 MIB = 1024 * 1024
 FLAT = 16 * MIB
@@ -131,6 +132,7 @@ def test_the_corpus_is_of_targets_that_there_are() -> None:
 def test_fuzz() -> None:
     seconds, seed = float(os.environ.get("TIDEGATE_FUZZ_SECONDS", "1")), int(os.environ.get("TIDEGATE_FUZZ_SEED", "1"))
     fuzzer = Fuzzer(TARGETS, seed)
+    wait_without_limit()
 
     report = fuzzer.run(seconds=seconds, rounds=1)
 

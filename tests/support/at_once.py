@@ -25,6 +25,8 @@ from typing import Any, Final
 
 import pytest
 
+from support.hangs import wait_without_limit
+
 SHARED: Final[dict[str, Callable[[Any], dict[str, str]]]] = {
     "kafka": lambda cluster: {"TIDEGATE_BOOTSTRAP": cluster.bootstrap},
     "apiserver": lambda server: {"KUBECONFIG": str(server.kubeconfig)},
@@ -78,11 +80,15 @@ class Run:
             has_ended = self._has_ended()
             self._read()
             found = self._reports.get(test, [])
-            # pytest-xdist reports the test of a process that crashed by ``???``.
             if any(report.when not in ("setup", "call") for report in found):
+                if found[-1].when == "???":  # so pytest-xdist reports the test of a process that crashed
+                    found[-1].sections.append(("what the processes printed", self._output()))
                 return found
-            assert not has_ended, f"pytest ended without a report of {test}:\n{(self._folder / 'output').read_text()}"
+            assert not has_ended, f"pytest ended without a report of {test}:\n{self._output()}"
             time.sleep(0.05)
+
+    def _output(self) -> str:
+        return (self._folder / "output").read_text()
 
     def _has_ended(self) -> bool:
         if self.process is not None:
@@ -237,6 +243,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Wait for the run of a test that is run elsewhere."""
     if not _is_handed_over(pyfuncitem):
         return None
+    wait_without_limit()  # it has its own in the process that runs it
     runs: Any = pyfuncitem.funcargs["second_pytests"]
     pyfuncitem.stash[_OUTCOME] = runs.reports(pyfuncitem)
     return True

@@ -147,12 +147,10 @@ class SteadyProducer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._stopping.set()
-        self._thread.join()
         if error is None:
             self.stop()
         else:
-            self._ledger.close()
+            self.give_up()
 
     def start(self) -> None:
         """Begin."""
@@ -169,6 +167,12 @@ class SteadyProducer:
             raise ProduceError(f"the producer's thread ended: {self._error!r}") from self._error
         self._ledger.flush()
         return self.acked_offsets()
+
+    def give_up(self) -> None:
+        """End, and wait for no acknowledgement: the cluster is gone."""
+        self._stopping.set()
+        self._thread.join()
+        self._ledger.close()
 
     def acked(self) -> dict[Partition, dict[int, int]]:
         """For each partition, the acknowledged offsets so far and each one's number (from 0, as sent)."""
