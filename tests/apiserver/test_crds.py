@@ -406,6 +406,7 @@ STATUSES: dict[str, dict[str, Any]] = {
             "unread": 0,
         },
         "next": "2026-11-20T15:00:00Z",
+        "backups": [],
         "missed": 0,
         "failures": 0,
         "launch": "nightly-backup-0a1b2c3d-1",

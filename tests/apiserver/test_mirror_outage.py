@@ -114,7 +114,8 @@ def test_consumers_of_a_dead_cluster_go_on_in_the_other_one(
     try:
         for fleet in fleets:
             fleet.__enter__()
-        resources.mirror("m", {"include": [topic]}, groups={"include": names, "interval": "1s"})
+        groups_of = {"include": names, "interval": "1s"}
+        resources.mirror("m", {"include": [topic]}, groups=groups_of, parity={"interval": "1s"})
         resources.wait_mirror("m", timeout_s=90)
         until(lambda: all(map(is_carried, names)), "all groups have offsets in the other cluster", timeout_s=60)
         for fleet in fleets:
@@ -130,7 +131,9 @@ def test_consumers_of_a_dead_cluster_go_on_in_the_other_one(
     shell = Shell({"KUBECONFIG": str(apiserver.kubeconfig)})
     told = shell("mirror", "failover", "m", "--accept-loss", "-n", resources.namespace)
     assert "unknown" in told  # nobody can say what the dead cluster had that was not copied
-    [row] = resources.get_mirror("m")["status"]["failover"]["topics"]
+    status = resources.get_mirror("m")["status"]
+    assert status["parity"]["different"] == []
+    [row] = status["failover"]["topics"]
     copied = dict(zip(partitions, row["ends"], strict=True))
     begins = {name: committed(surviving.bootstrap, name, topic, PARTITIONS) for name in names}
 

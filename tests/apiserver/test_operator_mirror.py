@@ -43,6 +43,11 @@ def counted(resources: Resources, state: str, topic: str, name: str = "m") -> Bo
     return body if [row["state"] for row in rows] == [state] else None
 
 
+def parity_of(resources: Resources) -> Body:
+    found: Body = resources.get_mirror("m")["status"]["parity"]
+    return found
+
+
 def recreate(cluster: KafkaCluster, make_topic: MakeTopic, topic: str) -> None:
     delete(cluster, topic)
     make_topic(name=topic, config=KEPT)
@@ -63,7 +68,8 @@ def test_a_topic_has_the_same_offsets_in_two_clusters_though_the_operator_is_kil
     commit(kafka.bootstrap, group, topic, {0: 100})
 
     groups = {"include": [group], "interval": "1s"}
-    mirrored.mirror("m", {"include": [topic]}, groups=groups, rateLimit={"bytesPerSecond": 15_000})
+    limits = {"rateLimit": {"bytesPerSecond": 15_000}, "parity": {"interval": "1s"}}
+    mirrored.mirror("m", {"include": [topic]}, groups=groups, **limits)
     for _ in range(2):
         copied = end_of(elsewhere, topic)
         until(lambda copied=copied: end_of(elsewhere, topic) > copied, "something is copied", timeout_s=90)
@@ -76,6 +82,7 @@ def test_a_topic_has_the_same_offsets_in_two_clusters_though_the_operator_is_kil
     until(lambda: committed(elsewhere.bootstrap, group, topic, 1) == {0: 100}, "the group's offset is carried over")
     assert_equal(kafka, elsewhere, topic)
     mirrored.wait_mirror("m", reason="CopiesInSync")
+    until(lambda: parity_of(mirrored)["records"] > 0, "something was compared", timeout_s=60)
 
     # What is deleted, added and committed at the source afterwards.
     log.delete_before(200)
@@ -88,6 +95,7 @@ def test_a_topic_has_the_same_offsets_in_two_clusters_though_the_operator_is_kil
     until(lambda: consumed(elsewhere.bootstrap, topic)[0] == 200, "the start follows", timeout_s=60)
     until(lambda: has_all(kafka, elsewhere, topic), "all is copied", timeout_s=60)
     assert_equal(kafka, elsewhere, topic)
+    assert parity_of(mirrored)["different"] == []
     body = mirrored.wait_mirror("m", reason="CopiesInSync")
     status = body["status"]
     assert len(status["producerIds"]) == 1

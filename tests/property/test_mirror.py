@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from support.mirror.simulation import Faults, World
 from support.mirror.source_log import SourceLog
+from support.mirror.written import batch, records_in
 from tidegate.mirror import comparison, source
 from tidegate.mirror.states import Way
 
@@ -73,6 +75,28 @@ def test_drift_is_seen_before_a_second_append(seed: int, compacts: bool, trims: 
         assert all(stopped.drifted for stopped in world.stopped), world.stopped
     else:
         world.assert_equal()
+
+
+@given(seed=SEEDS, compacts=st.booleans(), trims=st.booleans())
+@settings(max_examples=20)
+def test_a_sample_from_anywhere_finds_what_differs_and_nothing_else(seed: int, compacts: bool, trims: bool) -> None:
+    world = run(seed, ONE_WRITER, compacts=compacts, trims=trims)
+    log, rnd = world.target.log, random.Random(seed)
+    start, seen = max(world.source.start, world.target.start), world.source.visible()
+
+    def reason(offset: int) -> str | None:
+        whole = b"".join(one.data for one in log if one.until > offset)
+        copy = source.SourceRead(offset, world.target.start, world.target.end, data=whole)
+        return comparison.sample(world.source.read(offset, 5), copy).reason
+
+    assert {reason(rnd.randrange(start, world.target.end)) for _ in range(10)} == {None}
+
+    changed = rnd.choice([offset for offset in seen if offset >= start])
+    [at] = [at for at, one in enumerate(log) if one.base <= changed < one.until]
+    records = {offset - log[at].base: record for offset, record in records_in(log[at].data).items()}
+    records[changed - log[at].base] = replace(seen[changed], value=b"somebody else's")
+    log[at] = replace(log[at], data=batch(log[at].base, records, log[at].until - log[at].base))
+    assert reason(changed) == f"the records at offset {changed} differ"
 
 
 @given(seed=SEEDS, compacts=st.booleans(), trims=st.booleans())

@@ -1,4 +1,4 @@
-"""Whether the end of the target's log is what the source has at the same offsets.
+"""Whether the target's log, its end above all, is what the source has at the same offsets.
 
 A writer that dies may not have seen where its last batches came to lie; whoever goes on looks. Batches that are too far
 on drag all that follow along, up to the next gap, before which each writer looks: so the last ones tell.
@@ -6,13 +6,21 @@ on drag all that follow along, up to the next gap, before which each writer look
 
 from __future__ import annotations
 
-from collections.abc import Container
+from bisect import bisect_right
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidegate.mirror.batches import Batch, read_batches
 from tidegate.mirror.model import Tail
 from tidegate.mirror.records import Record, ends_by_abort, read_records
-from tidegate.mirror.source import ENOUGH_BYTES, ENOUGH_RECORDS, SourceRead, visible_batches, visible_records
+from tidegate.mirror.source import (
+    ENOUGH_BYTES,
+    ENOUGH_RECORDS,
+    SourceRead,
+    hidden_ranges,
+    visible_batches,
+    visible_records,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,22 +39,79 @@ def disagreement(read: SourceRead, tail: Tail, *, compacts: bool, adopted: int =
     known, of_source = visible_records(read, without=same)
     known = min(known, tail.end)
     known, of_target, hidden = _target_records(tail, range(read.offset, known), same, hides)
+    within = range(max(read.offset, tail.start), known)
+    # What compaction can't have removed: anything at all, or what the target has something else instead of.
+    target_lacks, source_lacks = (hidden, ()) if compacts else (within, within)
+    return Compared(known, _difference(of_source, of_target, within, target_lacks, source_lacks))
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """``records``: how many were found to be the same; ``reason``: where two differ, and how."""
+
+    records: int
+    reason: str | None = None
+
+
+def sample(source: SourceRead, copy: SourceRead) -> Sample:
+    """Compare what two clusters have from the same offset on, as far as both have answered; ``copy``: the target, as a
+    reader of committed records sees it. What only one has is a difference where the other one has something that nobody
+    sees, and otherwise may have been removed by compaction, now or when the topic still was compacted. Raises
+    ``Unreadable``."""
+    same = _same_batches(source, visible_batches(copy))
+    until_source, of_source = visible_records(source, without=same)
+    until_copy, of_copy = visible_records(copy, without=same)
+    within = range(max(source.offset, source.log_start, copy.log_start), min(until_source, until_copy))
+    hidden = _InAny(hidden_ranges(copy)), _InAny(hidden_ranges(source))
+    reason = _difference(of_source, of_copy, within, *hidden)
+    if reason is not None:
+        return Sample(0, reason)
+    whole = (b for b in visible_batches(source) if b.base_offset in same)
+    equal = sum(b.count for b in whole if within.start <= b.base_offset and b.next_offset <= within.stop)
+    return Sample(equal + sum(offset in within for offset in of_source.keys() & of_copy.keys()))
+
+
+def _difference(
+    of_source: Mapping[int, Record],
+    of_target: Mapping[int, Record],
+    within: range,
+    target_lacks: Container[int],
+    source_lacks: Container[int],
+) -> str | None:
+    """``target_lacks``, ``source_lacks``: the offsets where it is a difference that it has no record."""
     for offset in sorted(of_source.keys() | of_target.keys()):
-        if not max(read.offset, tail.start) <= offset < known:
+        if offset not in within:
             continue
         ours, theirs = of_target.get(offset), of_source.get(offset)
-        if theirs is not None and ours is None and (offset in hidden or not compacts):
-            return Compared(known, f"the source has a record at offset {offset}, the target none")
-        if ours is not None and theirs is None and not compacts:
-            return Compared(known, f"the target has a record at offset {offset}, the source none")
+        if theirs is not None and ours is None and offset in target_lacks:
+            return f"the source has a record at offset {offset}, the target none"
+        if ours is not None and theirs is None and offset in source_lacks:
+            return f"the target has a record at offset {offset}, the source none"
         if ours is not None and theirs is not None and ours != theirs:
-            return Compared(known, f"the records at offset {offset} differ")
-    return Compared(known)
+            return f"the records at offset {offset} differ"
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _InAny:
+    """In their order, none overlapping another."""
+
+    ranges: Sequence[range]
+
+    def __contains__(self, offset: object) -> bool:
+        if not isinstance(offset, int):
+            return False
+        at = bisect_right(self.ranges, offset, key=lambda one: one.start) - 1
+        return at >= 0 and offset in self.ranges[at]
 
 
 def _same(read: SourceRead, tail: Tail, hides: Container[int]) -> frozenset[int]:
+    return _same_batches(read, (batch for batch in read_batches(tail.data) if batch.base_offset not in hides))
+
+
+def _same_batches(read: SourceRead, of_target: Iterable[Batch]) -> frozenset[int]:
     """Base offsets of batches that are in both as they were written: most of them, which need not be decompressed."""
-    ours = {batch.base_offset: batch for batch in read_batches(tail.data) if batch.base_offset not in hides}
+    ours = {batch.base_offset: batch for batch in of_target}
     return frozenset(
         batch.base_offset
         for batch in visible_batches(read)

@@ -80,6 +80,14 @@ def visible_batches(read: SourceRead) -> Iterator[Batch]:
     return (batch for batch, visible in _visible(read) if visible)
 
 
+def hidden_ranges(read: SourceRead) -> list[range]:
+    """The offsets of batches that readers of committed records are given nothing of. What compaction has removed is in
+    none of them."""
+    return [
+        range(batch.base_offset, batch.next_offset) for batch, visible in _visible(read) if batch.count and not visible
+    ]
+
+
 def visible_records(read: SourceRead, without: Container[int] = ()) -> tuple[int, dict[int, Record]]:
     """The records that readers of committed records see, by offset; and up to where that is known: no further than the
     batch with which they have become many. ``without``: the base offsets of batches whose records are left out."""

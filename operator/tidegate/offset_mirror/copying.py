@@ -17,6 +17,7 @@ from tidegate.mirror.ports import MirrorCluster
 from tidegate.mirror.states import Mirror
 from tidegate.offset_mirror.carrier import Carrier
 from tidegate.offset_mirror.carrying import NOTES, Notes
+from tidegate.offset_mirror.comparing import Comparing
 from tidegate.offset_mirror.course import NEVER, WHEN_GROWN, Course, Limits, PartitionCopying
 from tidegate.offset_mirror.ids import ProducerIdsInStatus
 from tidegate.offset_mirror.looking import Looks
@@ -51,6 +52,14 @@ class Carrying:
     notes: Notes = NOTES
 
 
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How the copies are compared with the source, a place each ``interval_s``."""
+
+    interval_s: float
+    comparing: Comparing
+
+
 @dataclass(slots=True)
 class _Partition:
     of: Copied
@@ -69,6 +78,7 @@ class Copying:
         clusters: Clusters,
         limits: Limits,
         carrying: Carrying | None,
+        sampling: Sampling,
         patient_executor: Executor,
         now: Callable[[], datetime],
         name: str,
@@ -79,11 +89,13 @@ class Copying:
         self._clusters = clusters
         self._limits = limits
         self._carrying = carrying
+        self._sampling = sampling
         self._patient = patient_executor
         self._now = now
         self._name = name
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="mirror")
         self._partitions: dict[TopicPartition, _Partition] = {}
+        self._ids: tuple[int, ...] = ()
         self._tasks: list[asyncio.Task[None]] = []
         self._carrying_now: asyncio.Future[CarriedGroups] | None = None
         self._ended = False
@@ -102,12 +114,17 @@ class Copying:
         return self._clusters
 
     @property
+    def comparing(self) -> Comparing:
+        return self._sampling.comparing
+
+    @property
     def trouble(self) -> str:
         """Why the source's ends, or the groups, could not be read the last time."""
         return self._trouble or self._groups_trouble
 
     def start(self) -> None:
         self._spawn("follow", self._follow)
+        self._spawn("compare", self._compare)
         if self._carrying is not None:
             self._spawn("carry", self._carry)
 
@@ -121,7 +138,7 @@ class Copying:
         """These topics and no others. ``ids``: the producer ids that are known; ``adopts``: all topics that were taken
         over from a failover, also those that are still being prepared; ``mirrored``: all that have a copy, also those
         that must not be copied on."""
-        self.adopts, self.mirrored = adopts, mirrored
+        self.adopts, self.mirrored, self._ids = adopts, mirrored, ids
         wanted = {
             TopicPartition(topic.source.name, number): topic
             for topic in topics
@@ -129,9 +146,10 @@ class Copying:
         }
         for partition in [p for p, known in self._partitions.items() if _mark(wanted.get(p)) != _mark(known.of)]:
             self._drop(self._partitions.pop(partition))
+            self.comparing.forget(partition)
         for partition, topic in wanted.items():
             if partition not in self._partitions:
-                self._partitions[partition] = self._begun(partition, topic, ids)
+                self._partitions[partition] = self._begun(partition, topic)
 
     def courses(self) -> list[Course]:
         return [each.copying.seen() for each in self._partitions.values()]
@@ -212,11 +230,11 @@ class Copying:
             _log.error("%s: %s ended with an unexpected error", self._name, what, exc_info=task.exception())
             await asyncio.sleep(_DEFECT_S)
 
-    def _begun(self, partition: TopicPartition, topic: Copied, ids: tuple[int, ...]) -> _Partition:
+    def _begun(self, partition: TopicPartition, topic: Copied) -> _Partition:
         clusters = self._clusters
         copier = Copier(
             Mirror(
-                ids=ids,
+                ids=self._ids,
                 compacts=topic.compacts,
                 filler_key=topic.filler_key,
                 adopted=topic.adopted[partition.partition] if partition.partition < len(topic.adopted) else 0,
@@ -226,6 +244,8 @@ class Copying:
             clusters.ids,
         )
         begun = _Partition(topic, PartitionCopying(partition, copier, self._limits))
+        if partition in self.comparing.different:
+            begun.copying.differs(self.comparing.different[partition].message)
 
         async def run() -> None:
             await self._copy(begun)
@@ -277,6 +297,33 @@ class Copying:
             elif partition in silent:
                 known.grown.set()  # it says itself what it meets with
         return grown
+
+    async def _compare(self) -> None:
+        while True:
+            await asyncio.sleep(self._sampling.interval_s)
+            await self._compare_one()
+
+    async def _compare_one(self) -> None:
+        comparing = self.comparing
+        ends = [(partition, each.copying.offset or 0) for partition, each in self._partitions.items()]
+        chosen = comparing.choose([end for end in ends if end[1]])
+        known = None if chosen is None else self._partitions.get(chosen[0])
+        if chosen is None or known is None:
+            return
+        partition, offset = chosen
+        found = await in_thread(self._threads, comparing.place, partition, offset, known.of)
+        if found is None or self._partitions.get(partition) is not known:
+            return
+        differed = partition in comparing.different
+        comparing.note(partition, offset, found)
+        differs = comparing.different.get(partition)
+        if differs is not None and not differed:
+            _log.error("the copy of %s is stopped: %s", partition, differs.message)
+            known.copying.differs(differs.message)
+            known.grown.set()
+        elif differed and differs is None:
+            self._drop(known)
+            self._partitions[partition] = self._begun(partition, known.of)
 
     def _may_write(self) -> bool:
         return not self._ended and self._limits.may_write()

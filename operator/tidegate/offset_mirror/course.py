@@ -85,6 +85,7 @@ class PartitionCopying:
         """What keeps it from going on until somebody does something, in its own words."""
         self._was_stopped = ""
         """Why it was, until something has shown that it is no more."""
+        self._difference = ""
         self._failures = 0
         self._offset: int | None = None
         self._producer_id: int | None = None
@@ -95,6 +96,10 @@ class PartitionCopying:
     def end(self) -> None:
         """Take no further step."""
         self._ended.set()
+
+    def differs(self, reason: str) -> None:
+        """Somewhere it is not what the source has: write nothing more."""
+        self._difference = reason
 
     @property
     def offset(self) -> int | None:
@@ -134,7 +139,7 @@ class PartitionCopying:
 
     def seen(self) -> Course:
         self._settle()
-        stopped = self._copier.stopped
+        stopped = Stopped(self._difference, drifted=True) if self._difference else self._copier.stopped
         return Course(
             self.partition,
             self._offset,
@@ -158,7 +163,7 @@ class PartitionCopying:
         if stopped is not None and not stopped.drifted:
             self._was_stopped = stopped.reason
             self._copier.mirror = replace(self._copier.mirror, state=Lost())
-        while not self._ended.is_set():
+        while not self._ended.is_set() and not self._difference:
             if self._ended.wait(self._limits.pace.wait_s()):
                 break
             pause_s = self._before_a_step()

@@ -24,7 +24,8 @@ from tidegate.kube.ports import MIRRORS, Kube, Object, label_of, name_of, namesp
 from tidegate.kube.unreadable import UNREADABLE_AGAIN_S, say_unreadable
 from tidegate.mirror.ports import MirrorCluster
 from tidegate.offset_mirror.carrying import Notes, selected
-from tidegate.offset_mirror.copying import Carrying, Clusters, Copying
+from tidegate.offset_mirror.comparing import Comparing
+from tidegate.offset_mirror.copying import Carrying, Clusters, Copying, Sampling
 from tidegate.offset_mirror.counting import counted
 from tidegate.offset_mirror.course import Limits
 from tidegate.offset_mirror.failback import origin
@@ -70,7 +71,6 @@ from tidegate.service.metrics import Metrics
 from tidegate.threads import in_thread
 
 _log = logging.getLogger(__name__)
-
 T = TypeVar("T")
 
 _WAITING_S: Final = 2.0
@@ -78,9 +78,8 @@ _WAITING_S: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the reconciler acts through. ``open_cluster``: connections of a mirror's own, to the
-    cluster of that id; ``mirrors``: all
-    OffsetMirrors that are known; ``may_write``: whether it is this process's turn, from any thread."""
+    """What the reconciler acts through. ``open_cluster``: connections of a mirror's own, to the cluster of that id;
+    ``mirrors``: all OffsetMirrors that are known; ``may_write``: whether it is this process's turn, from any thread."""
 
     kube: Kube
     live: LiveConnections
@@ -263,7 +262,7 @@ class MirrorReconciler:
     ) -> _Outcome:
         """``begins``: it does by this pass. Raises ``FrozenMeanwhile`` where it does not then."""
         pair = (source, target) if begins else ()
-        running = await self._keep_running(body, spec, source, target)
+        running = await self._keep_running(body, before.status, spec, source, target)
         known, trouble = {topic.name: topic for topic in before.status.topics}, running.trouble
         prepared: Prepared | None = None
         try:
@@ -287,7 +286,7 @@ class MirrorReconciler:
         preparing = len(prepared.preparing) if prepared is not None else 0
         clusters = (source.cluster_id, target.cluster_id)
         former = spec.former_producer_ids or ()
-        standing = MirrorStanding(result, clusters, running.groups, preparing, trouble, former)
+        standing = MirrorStanding(result, clusters, running.groups, preparing, trouble, former, running.comparing.told)
         told = copying(before, standing)
         parts = self._parts
         parts.of_mirrors.mirror_is(namespace_of(body), name_of(body), result.counts, result.lag, running.groups)
@@ -337,12 +336,15 @@ class MirrorReconciler:
             start = functools.partial(begin, self._parts.live.is_frozen, live, start)
         return start()
 
-    async def _keep_running(self, body: Object, spec: OffsetMirrorSpec, source: Live, target: Live) -> Copying:
+    async def _keep_running(
+        self, body: Object, status: OffsetMirrorStatus, spec: OffsetMirrorSpec, source: Live, target: Live
+    ) -> Copying:
         uid = uid_of(body)
         allowed = (source.allow.groups, target.allow.groups)
         connections = _connections((source, target))
         cluster_ids = (source.cluster_id, target.cluster_id)
-        key = (connections, cluster_ids, spec.groups, spec.rate_limit, spec.seed, allowed, spec.former_producer_ids)
+        settings = (spec.groups, spec.rate_limit, spec.seed, spec.parity, spec.former_producer_ids)
+        key = (connections, cluster_ids, settings, allowed)
         running = self._running.get(uid)
         if running is not None and running.key == key:
             return running.copying
@@ -366,8 +368,14 @@ class MirrorReconciler:
             groups, interval_s = spec.groups, spec.groups.interval.total_seconds()
             notes = Notes(f"-{uid[:8]}" if spec.failback_from is not None else "")
             carrying = Carrying(interval_s, lambda group_id: selected(group_id, groups, *allowed), notes)
+        stopped = self._stopped.get(uid)
+        differed = () if status.parity is None else status.parity.different
+        different = stopped.comparing.told.different if stopped is not None else differed
+        sampling = Sampling(
+            spec.parity.interval.total_seconds(), Comparing(theirs, ours, parts.clock.now, known=different)
+        )
         begun = Copying(
-            clusters, limits, carrying, parts.patient_executor, parts.clock.now, label_of(body), parts.look_s
+            clusters, limits, carrying, sampling, parts.patient_executor, parts.clock.now, label_of(body), parts.look_s
         )
         self._running[uid] = _Running(key, connections, begun)
         begun.start()

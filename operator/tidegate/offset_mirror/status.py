@@ -29,7 +29,7 @@ from tidegate.resources.conditions import (
     with_condition,
 )
 from tidegate.resources.mirror_failover import FailoverPhase, MirrorFailover
-from tidegate.resources.offset_mirror import CarriedGroups, OffsetMirrorStatus
+from tidegate.resources.offset_mirror import CarriedGroups, MirrorParity, OffsetMirrorStatus
 
 COPIES_IN_SYNC: Final = "CopiesInSync"
 COPIES_LAGGING: Final = "CopiesLagging"
@@ -94,6 +94,7 @@ class MirrorStanding:
     preparing: int = 0
     trouble: str = ""
     former_producer_ids: tuple[int, ...] = ()
+    parity: MirrorParity | None = None
 
 
 def refused(before: Before, refusal: Refusal) -> Told:
@@ -198,6 +199,7 @@ def copying(before: Before, standing: MirrorStanding) -> Told:
             "worst": counted.worst,
             "lag": counted.lag,
             "groups": standing.groups,
+            "parity": standing.parity,
             "conditions": conditions,
         }
     )
@@ -290,6 +292,7 @@ def _coarse(status: OffsetMirrorStatus) -> OffsetMirrorStatus:
     topics = tuple(topic.model_copy(update={"lag": None}) for topic in status.topics)
     worst = tuple(one.model_copy(update={"lag": None, "offset": None}) for one in status.worst)
     conditions = tuple(one.model_copy(update={"message": ""}) for one in status.conditions)
+    parity = None if status.parity is None else (status.parity.different, status.parity.places > 0)
     return status.model_copy(
         update={
             "at": None,
@@ -297,6 +300,7 @@ def _coarse(status: OffsetMirrorStatus) -> OffsetMirrorStatus:
             "topics": topics,
             "worst": worst,
             "conditions": conditions,
+            "parity": parity,
             "groups": None if groups is None else groups.model_copy(update={"at": status.observed_generation}),
         }
     )

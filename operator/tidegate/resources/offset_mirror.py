@@ -56,7 +56,7 @@ class MirroredTopics(ResourceModel):
     """Topics, or patterns of them, that are left out."""
 
 
-CarryInterval = Annotated[
+MirrorInterval = Annotated[
     Duration,
     duration_must(
         lambda interval: interval >= timedelta(seconds=1), "duration(self) >= duration('1s')", "must be 1s or longer"
@@ -77,7 +77,7 @@ class MirroredGroups(ResourceModel):
     exclude: Excluded | None = None
     """Groups, or patterns of them, that are left out."""
 
-    interval: CarryInterval = parse_duration("60s")
+    interval: MirrorInterval = parse_duration("60s")
     """How often the offsets are carried over."""
 
 
@@ -87,6 +87,13 @@ class SeedSpec(ResourceModel):
     max_fill: Annotated[StrictInt, Field(ge=0, le=100_000_000_000)] = 100_000_000
     """How many offsets before the source's first record are filled at the target, at most, for a partition. The target
     has to write so many empty records, and deletes them at once. Partitions that need more are not copied."""
+
+
+class ParitySpec(ResourceModel):
+    """How the copies are compared with the source, at places that are chosen at random."""
+
+    interval: MirrorInterval = parse_duration("10s")
+    """How often one place of one copy is compared: up to a mebibyte of record batches is read from either cluster."""
 
 
 class RateLimit(ResourceModel):
@@ -121,6 +128,9 @@ class OffsetMirrorSpec(SpecModel):
 
     seed: SeedSpec = SeedSpec()
     """How a partition is begun at the target."""
+
+    parity: ParitySpec = ParitySpec()
+    """How the copies are compared with the source, at places that are chosen at random."""
 
     on_drift: OnDrift = OnDrift.STOP
     """What is done with a partition whose copy has something at an offset that is not the source's. Stop: nothing is
@@ -302,6 +312,41 @@ class CarriedGroups(ResourceModel):
     """When the newest carrying over ended."""
 
 
+class DifferentPlace(ResourceModel):
+    """An offset from which on a copy is not what the source has."""
+
+    topic: str
+    """The topic's name."""
+
+    partition: Count
+    """The partition's number."""
+
+    offset: Count
+    """The offset from which on the two were compared."""
+
+    message: str
+    """What differs."""
+
+
+class MirrorParity(ResourceModel):
+    """What comparing the copies with the source, at places that are chosen at random, has shown."""
+
+    since: Timestamp
+    """When the operator began to compare and to count. After a restart it counts from zero."""
+
+    places: Count
+    """How many places have been compared."""
+
+    records: Count
+    """How many records were the same in both clusters."""
+
+    at: Timestamp | None = None
+    """When the newest place was compared."""
+
+    different: Annotated[tuple[DifferentPlace, ...], Field(max_length=10)] = ()
+    """Places that differ. They are compared again, and removed from here where they no longer do."""
+
+
 class OffsetMirrorStatus(StatusModel):
     """The state of the copies, as it was counted at a time."""
 
@@ -335,6 +380,9 @@ class OffsetMirrorStatus(StatusModel):
 
     groups: CarriedGroups | None = None
     """The groups whose offsets are carried over."""
+
+    parity: MirrorParity | None = None
+    """What comparing the copies with the source has shown. Absent until they are being copied."""
 
     failover: MirrorFailover | None = None
     """The end of the copying, once it has been asked for and nothing keeps it from ending."""

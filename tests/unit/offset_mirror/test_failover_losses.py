@@ -18,7 +18,7 @@ from tidegate.kafka.model import TopicPartition
 from tidegate.kube.ports import MIRRORS, EventType
 from tidegate.mirror.model import Appended, Interrupted, Refusal, Tail
 from tidegate.mirror.ports import Target
-from tidegate.offset_mirror import status as status_module
+from tidegate.offset_mirror import status as mirror_status
 from tidegate.offset_mirror.copying import Copying
 
 
@@ -429,7 +429,7 @@ def test_a_copy_that_is_only_hidden_is_fenced_before_the_failover_ends(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As by a permission that is withdrawn for a moment: it is still there, and could still be appended to."""
-    monkeypatch.setattr(status_module, "_WRITTEN_EVERY", timedelta(0))
+    monkeypatch.setattr(mirror_status, "_WRITTEN_EVERY", timedelta(0))
     world.there.hidden = {"t"}
     world.spec["failover"] = {"acceptLoss": True}
     for _ in range(5):

@@ -24,7 +24,7 @@ from tidegate.mirror.model import Interrupted, ProducerIds
 from tidegate.mirror.ports import GroupOffset, GroupOffsets
 from tidegate.mirror.records import filler
 from tidegate.offset_mirror import ids as ids_module
-from tidegate.offset_mirror import status as status_module
+from tidegate.offset_mirror import status as mirror_status
 from tidegate.offset_mirror.ids import ProducerIdsInStatus
 from tidegate.resources.conditions import find_condition
 from tidegate.resources.connection import AllowSpec
@@ -489,7 +489,7 @@ def test_copies_go_on_while_the_ends_of_the_source_can_not_be_asked_for(world: W
 def test_a_partition_of_the_source_without_a_leader_leaves_the_lag_of_the_others_known(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(status_module, "_WRITTEN_EVERY", timedelta(0))  # else a message waits for that long
+    monkeypatch.setattr(mirror_status, "_WRITTEN_EVERY", timedelta(0))  # else a message waits for that long
     world.copied()
     world.here.headless = {TopicPartition("t", 1)}
     world.run(world.reconciler.stop())

@@ -1,0 +1,119 @@
+"""Compares a mirror's copies with their sources, one place at a time, for as long as it copies.
+
+A writer looks at the end of a copy before it goes on. What lies further back was compared when it was written; that it
+still is what the source has only reading it again shows.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable
+from datetime import datetime
+from random import Random
+from typing import Final
+
+from tidegate.kafka.errors import KafkaFailure
+from tidegate.kafka.model import TopicPartition
+from tidegate.mirror.batches import Unreadable
+from tidegate.mirror.comparison import Sample, sample
+from tidegate.mirror.model import Interrupted
+from tidegate.mirror.ports import MirrorCluster
+from tidegate.offset_mirror.topics import Copied
+from tidegate.printable import visible
+from tidegate.resources.offset_mirror import DifferentPlace, MirrorParity
+
+_log = logging.getLogger(__name__)
+
+_MOST: Final = 10
+"""Of the places that differ, which are kept and compared again."""
+
+
+class Comparing:
+    """:meth:`place` is for one thread at a time; all else belongs to the event loop's thread."""
+
+    def __init__(
+        self,
+        source: MirrorCluster,
+        target: MirrorCluster,
+        now: Callable[[], datetime],
+        known: Iterable[DifferentPlace] = (),
+        random: Random | None = None,
+    ) -> None:
+        """``known``: places that differed when they were compared last, by another process maybe."""
+        self._clusters = (source, target)
+        self._now = now
+        self._random = random or Random()  # noqa: S311
+        self._since = now()
+        self._at: datetime | None = None
+        self._places = self._records = 0
+        self._again = False
+        self._starts: dict[TopicPartition, int] = {}
+        self.different = {TopicPartition(one.topic, one.partition): one for one in known}
+
+    @property
+    def told(self) -> MirrorParity:
+        return MirrorParity(
+            since=self._since.replace(microsecond=0),
+            places=self._places,
+            records=self._records,
+            at=None if self._at is None else self._at.replace(microsecond=0),
+            different=tuple(self.different[partition] for partition in sorted(self.different)[:_MOST]),
+        )
+
+    def forget(self, partition: TopicPartition) -> None:
+        """It is another topic now."""
+        self.different.pop(partition, None)
+        self._starts.pop(partition, None)
+
+    def choose(self, ends: Collection[tuple[TopicPartition, int]]) -> tuple[TopicPartition, int] | None:
+        """Where to compare next; ``ends``: of the copies that are known to have something. Every other time it is a
+        place that differed."""
+        self._again = not self._again
+        if self.different and (self._again or not ends):
+            partition = self._random.choice(sorted(self.different))
+            return partition, self.different[partition].offset
+        if not ends:
+            return None
+        partition, end = self._random.choice(sorted(ends))
+        start = self._starts.get(partition, 0)
+        return (partition, self._random.randrange(start, end)) if start < end else None
+
+    def place(self, partition: TopicPartition, offset: int, topic: Copied) -> Sample | None:
+        """Compare the two clusters from that offset on; where they differ, twice. ``None``: one did not answer."""
+        try:
+            found = self._compared(partition, offset, topic)
+            if found is not None and found.reason is not None:
+                found = self._compared(partition, offset, topic)
+        except KafkaFailure as failure:
+            _log.info("%s cannot be compared at offset %d: %s", partition, offset, failure)
+            return None
+        except Unreadable as error:
+            _log.info("%s cannot be compared at offset %d: %s", partition, offset, error)
+            return None
+        return found
+
+    def _compared(self, partition: TopicPartition, offset: int, topic: Copied) -> Sample | None:
+        source, target = self._clusters
+        theirs = source.source(partition, topic.source.topic_id).read(offset)
+        if isinstance(theirs, Interrupted):
+            return None
+        # Read after the source: what was deleted there since may be gone here, and not the other way round.
+        ours = target.source(partition, topic.target.topic_id).read(offset)
+        if isinstance(ours, Interrupted):
+            return None
+        self._starts[partition] = max(theirs.log_start, ours.log_start)
+        return sample(theirs, ours)
+
+    def note(self, partition: TopicPartition, offset: int, found: Sample) -> None:
+        """Count what was found, and keep the first place of each copy that differs until it no longer does."""
+        self._at = self._now()
+        self._places += found.records > 0 or found.reason is not None
+        self._records += found.records
+        kept = self.different.get(partition)
+        if found.reason is None and kept is not None and kept.offset == offset:
+            del self.different[partition]
+        if found.reason is not None and kept is None:
+            said = visible(found.reason)[:500]
+            self.different[partition] = DifferentPlace(
+                topic=partition.topic, partition=partition.partition, offset=offset, message=said
+            )

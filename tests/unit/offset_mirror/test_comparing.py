@@ -1,0 +1,218 @@
+"""Copies are compared with their sources for as long as a mirror copies: anywhere, not only at their ends."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from random import Random
+
+import pytest
+
+from support.mirror.fake_cluster import FakeMirrorCluster
+from support.mirror.passes import World
+from support.mirror.written import Written, batch
+from tidegate.kafka.errors import Unavailable
+from tidegate.kafka.model import Topic, TopicPartition
+from tidegate.mirror.comparison import Sample
+from tidegate.offset_mirror import reconcile
+from tidegate.offset_mirror import status as mirror_status
+from tidegate.offset_mirror.comparing import Comparing
+from tidegate.offset_mirror.copying import Sampling
+from tidegate.offset_mirror.topics import Copied
+from tidegate.resources.offset_mirror import CopyState, DifferentPlace
+
+P, Q = TopicPartition("t", 0), TopicPartition("t", 1)
+NOW = datetime(2026, 11, 27, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """It compares a hundred times as often as it is asked to."""
+    monkeypatch.setattr(reconcile, "Sampling", lambda interval_s, comparing: Sampling(interval_s / 100, comparing))
+    world = World()
+    world.spec["parity"] = {"interval": "2s"}
+    yield world
+    world.close()
+
+
+def spoil(cluster: FakeMirrorCluster, offset: int, value: bytes = b"somebody else's") -> None:
+    log = cluster.log("t").log
+    [at] = [at for at, one in enumerate(log) if one.base <= offset < one.until]
+    content = {place: Written(1, b"foreign", value) for place in range(log[at].until - log[at].base)}
+    stamp = struct.unpack_from(">qhi", log[at].data, 43)
+    log[at] = replace(log[at], data=batch(log[at].base, content, len(content), producer=stamp))
+
+
+def test_what_was_compared_is_counted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.one_pass()
+    world.copied()
+
+    def has_compared() -> bool:
+        return world.status.parity is not None and world.status.parity.records > 0
+
+    monkeypatch.setattr(mirror_status, "_WRITTEN_EVERY", timedelta(0))
+    world.passes(has_compared)
+    parity = world.status.parity
+    assert parity is not None
+    assert parity.places > 0
+    assert parity.different == ()
+    assert parity.at is not None
+    assert parity.since <= parity.at
+
+
+def test_a_copy_that_differs_anywhere_is_not_written_any_more(world: World) -> None:
+    """Its end is what the source has: who looks only there would go on."""
+    world.one_pass()
+    world.copied()
+    for offset in range(10):
+        spoil(world.there, offset)
+
+    world.passes(lambda: world.condition("Drifted").status == "True")
+    end = world.there.log("t").end
+    world.here.write("t", 5)
+    world.here.write("t", 5, 1)
+    world.passes(lambda: world.there.log("t", 1).end == 10)
+
+    assert world.there.log("t").end == end
+    parity = world.status.parity
+    assert parity is not None
+    [place] = parity.different
+    assert (place.topic, place.partition) == ("t", 0)
+    assert "differ" in place.message
+    assert place.message in world.condition("Ready").message
+    assert world.status.topics[0].state is CopyState.DRIFTED
+
+    # Another process does not have to find it first.
+    world.run(world.reconciler.stop())
+    world.restart()
+    world.passes(lambda: world.there.log("t", 1).end == 10 and world.status.parity != parity)
+    for _ in range(20):
+        world.one_pass()
+    assert world.condition("Drifted").status == "True"
+    assert world.there.log("t").end == end
+
+    # What somebody puts right goes on.
+    for offset in range(10):
+        spoil(world.there, offset, b"record")
+    world.passes(lambda: world.condition("Drifted").status == "False")
+    world.copied()
+    assert world.there.log("t").end == end + 5
+
+
+class Clusters:
+    """Two clusters with the same six records."""
+
+    def __init__(self) -> None:
+        self.here, self.there = FakeMirrorCluster("here"), FakeMirrorCluster("there")
+        for cluster in (self.here, self.there):
+            cluster.create_topic("t", 2, {})
+            cluster.write("t", 6)
+        topics = (Topic("t", cluster.kept["t"].topic_id, 2) for cluster in (self.here, self.there))
+        self.copied = Copied(*topics, compacts=False, filler_key=None)
+
+    def comparing(self, *known: DifferentPlace) -> Comparing:
+        return Comparing(self.here, self.there, lambda: NOW, known, Random(1))
+
+
+def place(partition: TopicPartition, offset: int) -> DifferentPlace:
+    return DifferentPlace(topic=partition.topic, partition=partition.partition, offset=offset, message="they differ")
+
+
+def test_places_are_chosen_from_all_that_the_copies_have() -> None:
+    clusters = Clusters()
+    comparing = clusters.comparing()
+
+    chosen = {comparing.choose([(P, 6), (Q, 2)]) for _ in range(200)}
+
+    assert chosen == {*((P, offset) for offset in range(6)), *((Q, offset) for offset in range(2))}
+    assert comparing.choose([]) is None
+
+
+def test_nothing_is_chosen_that_is_deleted_already() -> None:
+    clusters = Clusters()
+    comparing = clusters.comparing()
+    clusters.here.log("t").delete_records(4)
+    found = comparing.place(P, 0, clusters.copied)
+    assert found == Sample(0)
+
+    assert {comparing.choose([(P, 6)]) for _ in range(50)} == {(P, 4), (P, 5)}
+
+
+def test_a_place_that_differed_is_compared_again_every_other_time() -> None:
+    comparing = Clusters().comparing(place(Q, 7))
+
+    chosen = [comparing.choose([(P, 6)]) for _ in range(10)]
+
+    assert chosen.count((Q, 7)) == 5
+    assert comparing.choose([]) == (Q, 7)
+
+
+@pytest.mark.parametrize("which", ["here", "there"])
+def test_a_cluster_that_does_not_answer_says_nothing_of_a_copy(which: str) -> None:
+    clusters = Clusters()
+    comparing = clusters.comparing()
+    cluster = {"here": clusters.here, "there": clusters.there}[which]
+    cluster.headless.add(P)
+    assert comparing.place(P, 0, clusters.copied) is None
+
+    cluster.headless.clear()
+    cluster.kept["t"].topic_id = "another topic of that name"
+    assert comparing.place(P, 0, clusters.copied) is None
+
+
+def test_what_differs_only_once_does_not_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a leader of the source has lost what its successor has."""
+    clusters = Clusters()
+    spoil(clusters.there, 3)
+    comparing = clusters.comparing()
+    source, reads = clusters.here.source, 0
+
+    def lagging(partition: TopicPartition, topic_id: str) -> object:
+        nonlocal reads
+        reads += 1
+        if reads == 2:
+            spoil(clusters.there, 3, b"record")
+        return source(partition, topic_id)
+
+    monkeypatch.setattr(clusters.here, "source", lagging)
+
+    assert comparing.place(P, 3, clusters.copied) == Sample(3)
+    assert reads == 2
+
+
+def test_the_first_difference_of_a_copy_is_kept_until_it_is_over() -> None:
+    comparing = Clusters().comparing()
+
+    comparing.note(P, 3, Sample(0, "the records at offset 3 differ"))
+    comparing.note(P, 5, Sample(0, "the records at offset 5 differ"))
+    comparing.note(P, 0, Sample(3))
+    assert [(one.offset, one.message) for one in comparing.told.different] == [(3, "the records at offset 3 differ")]
+    comparing.note(P, 3, Sample(3))
+
+    assert comparing.told.different == ()
+    assert (comparing.told.places, comparing.told.records) == (4, 6)
+
+
+def test_what_a_record_is_called_cannot_break_a_line() -> None:
+    comparing = Clusters().comparing()
+
+    comparing.note(P, 3, Sample(0, "a\nb" + "c" * 1000))
+
+    [place] = comparing.told.different
+    assert "\n" not in place.message
+    assert len(place.message) == 500
+
+
+def test_no_answer_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    clusters = Clusters()
+    comparing = clusters.comparing()
+
+    def refused(partition: TopicPartition, topic_id: str) -> object:
+        raise Unavailable("nobody is there")
+
+    monkeypatch.setattr(clusters.there, "source", refused)
+
+    assert comparing.place(P, 0, clusters.copied) is None
+    assert comparing.told.places == 0
