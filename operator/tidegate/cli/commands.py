@@ -42,6 +42,9 @@ def _command(called: str, arguments: str, about: str, module: str, name: str = "
 COMMANDS: Final = (
     _command("why", "GROUP OPTIONS", "why a group reads or does not: owners, lag, holds, what runs or waits", "why"),
     _command("status", "OPTIONS", "connections, runs, pauses and what waits for a person, on one screen", "overview"),
+    _command(
+        "ui", "OPTIONS", "all that as a page in a browser on this machine: live, with approve and undo", "ui.command"
+    ),
     _command("reset", "GROUP OPTIONS", "reset consumer groups by an OffsetReset of a Kubernetes cluster", "asking"),
     _command("plan", "NAME", "what an OffsetReset would read again and skip", "planning"),
     _command("approve", "NAME", "let that plan be applied", "approving"),

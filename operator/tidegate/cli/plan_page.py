@@ -23,7 +23,12 @@ def page(review: Review | FleetReview) -> str:
     """The whole document."""
     whose = review.group if isinstance(review, Review) else review.groups
     title = f"Reset {review.run_id} of {whose}"
-    return document(title, _body(review) if isinstance(review, Review) else fleet_body(review))
+    return document(title, body(review))
+
+
+def body(review: Review | FleetReview) -> Iterator[str]:
+    """What is between the tags of its body."""
+    return _body(review) if isinstance(review, Review) else fleet_body(review)
 
 
 def _body(review: Review) -> Iterator[str]:

@@ -75,10 +75,10 @@ def histogram(topic: Topic, histogram: Histogram, mark: str, at: datetime | None
     yield f"<h3>{foreign(topic.name)}</h3>"
     yield '<p class="legend soft">'
     if plot.up:
-        yield '<span><i class="key" style="background:var(--again)"></i>read again</span>'
+        yield '<span><i class="key key-again"></i>read again</span>'
     if plot.down:
         below = " (below the line)" if plot.up else ""
-        yield f'<span><i class="key" style="background:var(--skip)"></i>skipped{below}</span>'
+        yield f'<span><i class="key key-skip"></i>skipped{below}</span>'
     yield f"<span>{escape(counted)}, {escape(width_text(histogram.width))} a bar, UTC</span></p>"
     yield (
         f'<svg class="plot" viewBox="0 0 {_WIDTH} {plot.height}" role="img" '

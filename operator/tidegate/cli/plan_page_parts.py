@@ -45,6 +45,7 @@ details{margin:.4rem 0 1rem}summary{cursor:pointer;color:var(--soft)}
 .foreign{unicode-bidi:isolate;overflow-wrap:break-word;word-break:break-word}td .foreign{overflow-wrap:anywhere}
 
 .legend span{margin-right:1.25rem}.key{display:inline-block;width:.8em;height:.8em;border-radius:2px;margin-right:.35em}
+.key-again{background:var(--again)}.key-skip{background:var(--skip)}
 @media print{body{max-width:none;padding:0}.scroll{overflow:visible}}
 """
 

@@ -127,11 +127,17 @@ def _no_plan(run: Run) -> str:
 
 
 def stored(options: argparse.Namespace) -> Run:
-    """The run that is meant: ``namespace``, ``context``, ``name``, ``run`` and ``group`` as ``plan_parser`` has them.
-    Raises what the command says."""
-    namespace, group_id = options.namespace, options.group
-    client = default_api_client(options.context)
+    """Raises what the command says."""
+    client, namespace = default_api_client(options.context), options.namespace
     reset = _found(KubeClient(client, SystemClock(), [namespace]), namespace, options.name, options.run)
+    return stored_run(client, namespace, reset, options.group)
+
+
+def stored_run(client: Any, namespace: str, reset: Object, group_id: str | None = None) -> Run:
+    """The run of an OffsetReset, as its status binds it. ``group_id``: of a fleet, the run of this one group.
+
+    Raises ``CommandFailed``, ``KubeFailure``, ``StoreFailure``, ``ForeignRun`` and ``ForgedRun``.
+    """
     spec, name = reset.get("spec") or {}, name_of(reset)
     uid, document = run_uid(uid_of(reset), name), run_name(name, uid_of(reset))
     patterns = tuple(map(str, spec["groups"])) if spec.get("groups") else None

@@ -134,6 +134,14 @@ class Look:
             from_kube = of_cluster(from_kube, from_kafka.cluster_id)
         return Seen(group, SystemClock().now(), from_kafka, from_kube, tuple(unseen))
 
+    def reach(self, kube: KubeClient) -> tuple[Connection | None, list[Unseen]]:
+        """How to reach Kafka, or why that is not known. Raises ``UsageError``."""
+        unseen: list[Unseen] = []
+        given = self._given() if self.options.command_config is not None else None
+        named_one = self._connection()
+        spec = self._spec(kube, named_one, unseen) if named_one is not None else None
+        return self._config(given, spec, unseen), unseen
+
     def _connection(self) -> Named | None:
         if self.options.connection is None:
             return None

@@ -63,7 +63,7 @@ def kube_seen(listed: Listed, *, where: str, connection: Named | None = None) ->
         kind: [body for body in bodies if _goes_there(connection_named(body), seen, connection)]
         for kind, bodies in found.items()
     }
-    approvals = _approvals(listed.of(APPROVALS))
+    approvals = approvals_by_reset(listed.of(APPROVALS))
     return KubeSeen(
         where,
         pauses=tuple(map(pause_seen, kept[PAUSES])),
@@ -117,7 +117,7 @@ def _may_reach(connection: ConnectionSeen | None, cluster_id: str) -> bool:
     return _cluster_id(connection) in (None, cluster_id)
 
 
-def _approvals(bodies: Sequence[Object]) -> Mapping[Named, tuple[str, ...]]:
+def approvals_by_reset(bodies: Sequence[Object]) -> Mapping[Named, tuple[str, ...]]:
     """By OffsetReset, what the operator has said of each approval of it."""
     found: dict[Named, tuple[str, ...]] = {}
     for body in bodies:
@@ -133,25 +133,26 @@ def _approvals(bodies: Sequence[Object]) -> Mapping[Named, tuple[str, ...]]:
 
 def pause_seen(body: Object) -> PauseSeen:
     spec, problem = _spec(ConsumerGroupPauseSpec, body)
-    return PauseSeen(_common(body, problem), spec, _status(PauseStatus, body))
+    return PauseSeen(common_of(body, problem), spec, _status(PauseStatus, body))
 
 
 def reset_seen(body: Object, approvals: tuple[str, ...] = ()) -> ResetSeen:
     spec, problem = _spec(OffsetResetSpec, body)
-    return ResetSeen(_common(body, problem), spec, _status(OffsetResetStatus, body), approvals)
+    return ResetSeen(common_of(body, problem), spec, _status(OffsetResetStatus, body), approvals)
 
 
 def policy_seen(body: Object) -> PolicySeen:
     spec, problem = _spec(OffsetResetPolicySpec, body)
-    return PolicySeen(_common(body, problem), spec, _status(PolicyStatus, body))
+    return PolicySeen(common_of(body, problem), spec, _status(PolicyStatus, body))
 
 
 def connection_seen(body: Object) -> ConnectionSeen:
     spec, problem = _spec(KafkaConnectionSpec, body)
-    return ConnectionSeen(_common(body, problem), spec, _status(ConnectionStatus, body))
+    return ConnectionSeen(common_of(body, problem), spec, _status(ConnectionStatus, body))
 
 
-def _common(body: Object, problem: str) -> Common:
+def common_of(body: Object, problem: str = "") -> Common:
+    """``problem``: why its spec can't be read."""
     metadata = body["metadata"]
     return Common(
         namespace=namespace_of(body),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from tidegate.incident.seen import Named, Unseen
 from tidegate.kafka.names import is_allowed
@@ -19,7 +19,6 @@ from tidegate.kube.ports import (
     POLICIES,
     RESETS,
     Kind,
-    Kube,
     KubeFailure,
     KubeUnavailable,
     Object,
@@ -29,6 +28,14 @@ from tidegate.kube.ports import (
 )
 
 _OVERVIEW: Final = (CONNECTIONS, RESETS, PAUSES, POLICIES, BACKUPS)
+
+
+class Lists(Protocol):
+    """What of ``tidegate.kube.ports.Kube`` is asked here."""
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Object: ...
+
+    def list(self, kind: Kind) -> Sequence[Object]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +50,13 @@ class Listed:
         return self.bodies.get(kind, ())
 
 
-def everything(kube: Kube) -> Listed:
+def everything(kube: Lists) -> Listed:
     """What an overview has. Raises nothing for what the API server refuses or does not answer."""
     listings = _Listings(kube)
     return listings.result({kind: listings.of(kind) for kind in _OVERVIEW})
 
 
-def about_group(kube: Kube, group_id: str, connection: Named | None = None) -> Listed:
+def about_group(kube: Lists, group_id: str, connection: Named | None = None) -> Listed:
     """What names the group, with the KafkaConnections that this names, and the approvals of its OffsetResets.
 
     ``connection``: one that is wanted besides. Raises nothing for what the API server refuses or does not answer.
@@ -83,7 +90,7 @@ def _is_about(body: Object, group_id: str) -> bool:
 class _Listings:
     """Lists one kind after the other, each of which may be forbidden; an API server that is away is asked once."""
 
-    def __init__(self, kube: Kube) -> None:
+    def __init__(self, kube: Lists) -> None:
         self._kube = kube
         self._is_away = False
         self._unseen: list[Unseen] = []

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from tidegate.incident.gather_kube import connection_seen, pause_seen, policy_seen, reset_seen
+from tidegate.incident.gather_kube import common_of, connection_seen, pause_seen, policy_seen, reset_seen
 from tidegate.incident.listings import Listed
 from tidegate.incident.resource_sentences import awaits_person, has_reset_ended
 from tidegate.incident.seen import Common, ConnectionSeen, PauseSeen, PolicySeen, ResetSeen, Unseen
 from tidegate.incident.words import distance
-from tidegate.kube.ports import BACKUPS, CONNECTIONS, PAUSES, POLICIES, RESETS
+from tidegate.kube.ports import BACKUPS, CONNECTIONS, MIRRORS, PAUSES, POLICIES, RESETS, Kind, Object
 from tidegate.printable import visible
 from tidegate.resources.base import has_readable_status, read_status
 from tidegate.resources.conditions import (
@@ -26,6 +26,7 @@ from tidegate.resources.conditions import (
     is_true,
 )
 from tidegate.resources.offset_backup import OffsetBackupStatus
+from tidegate.resources.offset_mirror import OffsetMirrorStatus
 from tidegate.resources.pause import PausePhase
 from tidegate.resources.reset import ResetPhase
 
@@ -69,13 +70,7 @@ def overview_of(listed: Listed, where: str) -> Overview:
     resets = [reset_seen(body) for body in listed.of(RESETS)]
     pauses = [pause_seen(body) for body in listed.of(PAUSES)]
     policies = [policy_seen(body) for body in listed.of(POLICIES)]
-    backups = [
-        _row(BACKUPS.kind, connection_seen(body).common, "", conditions, READY)
-        for body in listed.of(BACKUPS)
-        for conditions in [
-            read_status(OffsetBackupStatus, body).conditions if has_readable_status(OffsetBackupStatus, body) else None
-        ]
-    ]
+    backups = [row_of(BACKUPS, body) for body in listed.of(BACKUPS)]
     running = [r for r in resets if not has_reset_ended(r)]
     waits = [*(_reset(r) for r in running if awaits_person(r) or _is_stalled(r)), *_stalled_pauses(pauses)]
     ended = sorted((r for r in resets if has_reset_ended(r)), key=_finished, reverse=True)[:MOST_ENDED]
@@ -89,6 +84,29 @@ def overview_of(listed: Listed, where: str) -> Overview:
         Part("Connections", tuple(map(_connection, connections)), "none"),
     )
     return Overview(where, parts, listed.unseen, listed.kinds)
+
+
+def row_of(kind: Kind, body: Object) -> Row:
+    """One resource of a kind that an overview has, or an OffsetMirror. Raises ``ValueError`` for others."""
+    match kind.plural:
+        case RESETS.plural:
+            return _reset(reset_seen(body))
+        case PAUSES.plural:
+            return _pause(pause_seen(body))
+        case POLICIES.plural:
+            return _policy(policy_seen(body))
+        case CONNECTIONS.plural:
+            return _connection(connection_seen(body))
+        case BACKUPS.plural:
+            readable = has_readable_status(OffsetBackupStatus, body)
+            conditions = read_status(OffsetBackupStatus, body).conditions if readable else None
+            return _row(kind.kind, common_of(body), "", conditions, READY)
+        case MIRRORS.plural:
+            readable = has_readable_status(OffsetMirrorStatus, body)
+            conditions = read_status(OffsetMirrorStatus, body).conditions if readable else None
+            return _row(kind.kind, common_of(body), "", conditions, READY)
+        case _:
+            raise ValueError(f"no overview has {kind.plural}")
 
 
 def _finished(reset: ResetSeen) -> float:

@@ -345,7 +345,7 @@ def bounded_call(
     try:
         return method(*arguments, _request_timeout=timeout_s, **options)
     except ApiException as error:
-        raise _failure(what, error) from error
+        raise failure_of(what, error) from error
     except (urllib3.exceptions.HTTPError, OSError) as error:
         raise KubeUnavailable(f"{what}: {error}") from error
 
@@ -355,7 +355,7 @@ def _is_owned(config_map: Object, owner: Object) -> bool:
     return any(reference["uid"] == uid_of(owner) for reference in owners)
 
 
-def _failure(what: str, error: ApiException) -> KubeFailure:
+def failure_of(what: str, error: ApiException) -> KubeFailure:
     text = f"{what}: {error.status} {_message(error)}"
     match error.status:
         case 404:

@@ -6,7 +6,8 @@ of memory; each of them takes 30 to 1000 ms to import.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
 from urllib.parse import quote
 
@@ -15,6 +16,8 @@ from kubernetes.client.exceptions import ApiException
 
 JSON: Final = "application/json"
 MERGE: Final = "application/merge-patch+json"
+_CHUNK: Final = 64 * 1024
+"""Bytes that are read at once at most; fewer are passed on as they come."""
 
 
 class Requests:
@@ -49,6 +52,37 @@ class Requests:
         said = self._api.call_api(*request, _request_timeout=timeout)
         said.read()
         return self._api.response_deserialize(response_data=said, response_types_map={"2XX": answer}).data
+
+    def lines(self, path: str, query: Mapping[str, str], *, timeout: Any) -> Iterator[Any]:
+        """What each line of an answer that goes on says, as JSON, until the API server ends it.
+
+        ``timeout``: seconds to connect, and for how long it may be silent. Raises ``ValueError`` for a line that is no
+        JSON, besides what the others raise.
+        """
+        request = self._api.param_serialize(
+            method="GET",
+            resource_path=path,
+            query_params=list(query.items()),
+            header_params={"Accept": JSON},
+            auth_settings=["BearerToken"],
+        )
+        said = self._api.call_api(*request, _request_timeout=timeout)
+        if not 200 <= said.status <= 299:
+            said.read()
+            self._api.response_deserialize(response_data=said, response_types_map={"2XX": "object"})
+        answer = said.response
+        try:
+            yield from _lines(answer.stream(amt=_CHUNK, decode_content=True))
+        finally:
+            # Not given back: the rest of it would be read by the next request.
+            answer.close()
+
+
+def _lines(chunks: Iterator[bytes]) -> Iterator[Any]:
+    rest = b""
+    for chunk in chunks:
+        *whole, rest = (rest + chunk).split(b"\n")
+        yield from (json.loads(line) for line in whole if line.strip())
 
 
 def path_of(api: str, plural: str, namespace: str, name: str = "", of: str = "") -> str:

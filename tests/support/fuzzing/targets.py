@@ -43,6 +43,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "tidegate.kube.client:KubeClient.secret": "base64 that the API server has written",
     "tidegate.kube.client:_message": _ERROR,
     "tidegate.kube.lease_client:_time": _SERVERS_TIME,
+    "tidegate.kube.requests:_lines": "lines of JSON that the API server has written, whatever their texts say",
     "tidegate.kube.uninstall_client:Named.parse": _ENVIRONMENT,
     "tidegate.kube.unreadable:gone_by": _SERVERS_TIME,
     "tidegate.kube.unreadable:with_stalled": "tried by tests/unit/kube; refuses nothing, and writes nothing then",
