@@ -52,6 +52,14 @@ kubectl:
 test-fast: setup ## the tests that need neither broker, API server, Spark nor Helm
 	@$(BIN)/pytest -m pure $(ARGS)
 
+.PHONY: site
+site: setup ## the documents as a site in build/site, with its links checked; it asks no other host for anything
+	@$(RUN) $(BIN)/python -m support.sample_pages build/samples
+	@test -x build/site-python/bin/python || "$(UV)" venv -q --python "$(PYTHON)" build/site-python
+	@"$(UV)" pip sync -q --python build/site-python/bin/python --require-hashes dev/python/site.txt
+	@build/site-python/bin/mkdocs build --quiet --strict
+	@echo "build/site/index.html"
+
 .PHONY: property-seed
 property-seed: setup build ## replay one seed of the random sequences on real Kafka: SEED=7
 	@test -n "$(SEED)" || { echo "which seed? make property-seed SEED=7" >&2; exit 2; }
@@ -166,7 +174,7 @@ chart: setup ## write what of the chart follows from other files: its copy of th
 .PHONY: lock
 lock: | python uv ## resolve the dependencies anew
 	@"$(UV)" pip compile pyproject.toml --extra spark --group dev --universal --generate-hashes -q -o requirements.lock
-	@for list in uv build release; do \
+	@for list in uv build release site; do \
 	    "$(UV)" pip compile dev/python/$$list.in --universal --generate-hashes -q -o dev/python/$$list.txt; done
 
 .PHONY: version

@@ -406,6 +406,17 @@ STATUSES: dict[str, dict[str, Any]] = {
             "unread": 0,
         },
         "next": "2026-11-20T15:00:00Z",
+        "backups": [
+            {
+                "due": "2026-11-20T14:00:00Z",
+                "takenAt": "2026-11-20T14:00:40.250000Z",
+                "path": "file:///var/lib/tidegate/claims/backups/offsets/cluster=c/schedule=u/data/20261120T140000Z-p-1",
+                "groups": 12,
+                "partitions": 96,
+                "bytes": 4096,
+                "unread": 0,
+            }
+        ],
         "missed": 0,
         "failures": 0,
         "launch": "nightly-backup-0a1b2c3d-1",

@@ -252,3 +252,36 @@ def test_with_operator_and_api_server_killed_all_holds_are_listed_and_released_b
     assert "nightly-batch" not in after_one
     assert len(after_one) == 4
     assert "4 hold(s) released." in rest
+
+
+def test_backups_are_listed_shown_asked_for_and_restored(resources: Resources, shell: Shell, unique: Unique) -> None:
+    """Without an operator: what it would say of the backups is said for it."""
+    of, name = ("-n", resources.namespace), "nightly"
+    path = "file:///claims/backups/offsets/cluster=c/schedule=u/data/20261120T130000Z-nightly-1"
+    taken = {"due": "2026-11-20T13:00:00Z", "takenAt": "2026-11-20T13:01:30Z", "path": path}
+    taken |= {"groups": 2, "partitions": 7, "bytes": 4096, "unread": 0}
+    resources.connection("prod", "127.0.0.1:1")
+    resources.backup(name, {"folder": {"path": "offsets"}}, connectionRef={"name": "prod"}, schedule="1h")
+    resources.say("offsetbackups", name, {"last": taken, "backups": [taken]})
+
+    listed = json.loads(shell("backup", "list", "--group", "payments", "-o", "json", *of))["backups"]
+    shown = shell("backup", "show", name, "--at", "2026-11-20T14:00:00Z", *of)
+    shell("backup", "take", name, "--dry-run", *of)
+    assert "annotations" not in resources.get_backup(name)["metadata"]
+    shell("backup", "take", name, "--no-wait", *of)
+    late = shell("backup", "take", name, "--timeout", "1s", *of, code=1)
+    shell("backup", "restore", name, "payments", "--name", "dry", "--dry-run", *of)
+    shell("backup", "restore", name, "payments", "--name", "back", "--manual", "--no-wait", *of)
+
+    assert [(one["name"], one["connection"], one["path"]) for one in listed] == [(name, "prod", path)]
+    assert path in shown
+    assert list(resources.get_backup(name)["metadata"]["annotations"]) == ["tidegate.io/take-backup"]
+    assert "OffsetBackup nightly is not there in time; it goes on: kubectl get offsetbackup nightly" in late
+    assert resources.get("offsetresets", "dry") is None
+    reset = resources.get_reset("back")["spec"]
+    assert (reset["connectionRef"], reset["group"], reset["to"]) == (
+        {"name": "prod"},
+        "payments",
+        {"backup": {"name": name}},
+    )
+    assert (reset["approval"], bool(reset["requester"])) == ("Manual", True)

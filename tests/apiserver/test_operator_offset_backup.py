@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient
 from apiserver.offsets import commit, committed, produce
 from devstack import ApiServer, KafkaCluster, spark_jars
 from support.operator_process import OperatorProcess, Resources, condition_of, until
+from support.shell import Shell
 from support.stack_fixtures import MakeTopic, Unique
 from tidegate.offset_backup.manifest import Manifest, encode, manifest_name, schedule_folder
 
@@ -71,6 +72,7 @@ def test_a_group_that_lost_its_offsets_is_put_back_from_a_backup(
     operator: OperatorProcess,
     resources: Resources,
     kubectl: Callable[..., str],
+    apiserver: ApiServer,
     kafka: KafkaCluster,
     make_topic: MakeTopic,
     unique: Unique,
@@ -124,7 +126,8 @@ def test_a_group_that_lost_its_offsets_is_put_back_from_a_backup(
 
     _lose(kafka, lost)
     assert committed(kafka.bootstrap, lost, topic, 2) == {}
-    resources.reset("back", lost, {"backup": {"name": "nightly", "at": last["takenAt"]}}, approval="Manual")
+    by = ("--at", last["takenAt"], "--name", "back", "--manual", "--no-wait", "-n", resources.namespace)
+    Shell({"KUBECONFIG": str(apiserver.kubeconfig)})("backup", "restore", "nightly", lost, *by)
     planned = until(
         lambda: _in_phase(resources, "back", "AwaitingApproval"), "the plan waits to be approved", timeout_s=180
     )
@@ -139,6 +142,35 @@ def test_a_group_that_lost_its_offsets_is_put_back_from_a_backup(
     resources.reset("again", lost, {"backup": {"storage": STORAGE}})
     kubectl("wait", "--for=condition=Complete", "ors/again", "--timeout=180s")
     assert committed(kafka.bootstrap, lost, topic, 2) == {0: 50, 1: 60}
+
+
+@pytest.mark.nightly
+@pytest.mark.usefixtures("operator")
+def test_one_is_taken_now_and_shows_where_a_group_stands(
+    resources: Resources, apiserver: ApiServer, kafka: KafkaCluster, make_topic: MakeTopic, unique: Unique
+) -> None:
+    topic, group, shell = make_topic(2), unique("group"), Shell({"KUBECONFIG": str(apiserver.kubeconfig)})
+    of = ("-n", resources.namespace)
+    produce(kafka.bootstrap, topic, 2, 100)
+    commit(kafka.bootstrap, group, topic, {0: 50, 1: 60})
+    resources.backup("nightly", STORAGE, schedule=RARELY, groups=[group])
+    until(lambda: resources.get_backup("nightly").get("status", {}).get("last"), "the first", timeout_s=180)
+    commit(kafka.bootstrap, group, topic, {0: 70, 1: 80})
+
+    took = shell("backup", "take", "nightly", *of)
+    commit(kafka.bootstrap, group, topic, {0: 99, 1: 99})
+    listed = json.loads(shell("backup", "list", "-o", "json", *of))["backups"]
+    with shell.start("backup", "show", "nightly", "--group", group, "-o", "json", *of) as process:
+        shown = json.loads(process.communicate(timeout=180)[0])
+    earlier = shell("backup", "show", "nightly", "--group", group, "--at", listed[1]["takenAt"], *of)
+
+    assert "BackupTaken: " in took
+    assert [one["partitions"] for one in listed] == [2, 2]
+    assert [p["target"] for p in shown["plan"]["partitions"]] == [70, 80]
+    assert "50" in earlier
+    assert resources.get_backup("nightly")["status"]["next"]
+    assert committed(kafka.bootstrap, group, topic, 2) == {0: 99, 1: 99}
+    until(lambda: "show-backup-" not in shell("status", *of), "no reset stays")
 
 
 @pytest.mark.usefixtures("operator")

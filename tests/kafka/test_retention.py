@@ -206,6 +206,7 @@ class Story:
             Parts(
                 self.kube,
                 observer,
+                lambda _live: False,
                 self.executor,
                 self.executor,
                 RetentionMetrics(CollectorRegistry()),

@@ -169,7 +169,7 @@ class Process:
         executor, clock, kube, metrics = self._executor, self._clock, self._kube, Metrics()
         live, looks = self.live, FirstLooks()
         observer = Observer(executor, active_tick_s=1.0, idle_tick_s=_IDLE_TICK_S)
-        topics = TopicsOfConnections(executor, _IDLE_TICK_S, live.topics_checked)
+        topics = TopicsOfConnections(executor, _IDLE_TICK_S, live.topics_checked, live.is_frozen)
         connecting = ConnectionParts(
             kube=kube,
             files=ConnectionFiles(folder),
@@ -187,7 +187,9 @@ class Process:
         )
         looks.connections = lambda: self.loops[CONNECTIONS].bodies
         retention = RetentionFeature(
-            RetentionParts(kube, observer, executor, executor, RetentionMetrics(CollectorRegistry()), clock.now)
+            RetentionParts(
+                kube, observer, live.is_frozen, executor, executor, RetentionMetrics(CollectorRegistry()), clock.now
+            )
         )
         self._discovery = DiscoveryFeature(
             DiscoveryParts(observer, topics, live.is_frozen, executor, clock, self._wake, metrics)

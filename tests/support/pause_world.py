@@ -110,7 +110,7 @@ class World:
                 patient_executor=self.executor,
                 now=self.clock.now,
                 metrics=self.metrics,
-                topics=TopicsOfConnections(self.executor, 100 * tick_s, self.live.topics_checked),
+                topics=TopicsOfConnections(self.executor, 100 * tick_s, self.live.topics_checked, self.live.is_frozen),
                 tick=Tick(tick_s, 10 * tick_s, 100 * tick_s),
                 patience=Patience(),
                 workloads=self.workloads,

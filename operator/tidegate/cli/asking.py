@@ -15,28 +15,25 @@ import yaml
 
 from tidegate.cli.acting import timeout_of
 from tidegate.cli.errors import CommandFailed, Parser, UsageError
-from tidegate.cli.following import LOOK_S, newest
+from tidegate.cli.following import follow, reset_step
 from tidegate.cli.options import parse_topic
 from tidegate.cli.reaching import add_kubernetes, connection_ref, namespace_of_options, with_namespace
 from tidegate.cli.screen import Screen
-from tidegate.clock import Clock, SystemClock
+from tidegate.clock import SystemClock
 from tidegate.kube.api import NoCluster, default_api_client
 from tidegate.kube.client import KubeClient
 from tidegate.kube.ports import (
     RESETS,
     Kind,
-    Kube,
     KubeFailure,
     KubeUnavailable,
     Object,
     name_of,
-    namespace_of,
 )
 from tidegate.printable import visible
-from tidegate.resources.base import InvalidResource, parse_spec, read_status
-from tidegate.resources.conditions import COMPLETE, STALLED, find_condition, is_true
-from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus, parse_offset_reset
-from tidegate.resources.reset import ApprovalMode, ResetPhase, has_ended
+from tidegate.resources.base import InvalidResource, parse_spec
+from tidegate.resources.offset_reset import OffsetResetSpec, parse_offset_reset
+from tidegate.resources.reset import ApprovalMode
 
 _TARGETS: Final[Mapping[str, tuple[str, str, Callable[[str], Any]]]] = {
     "to_offset": ("offset", "N", int),
@@ -92,7 +89,7 @@ def run_reset(arguments: Sequence[str], screen: Screen) -> int:
         screen.show(f"offsetreset.tidegate.io/{name} created{' (server dry run)' if options.dry_run else ''}\n")
         if not options.wait or options.dry_run:
             return 0
-        return 0 if followed(kube, made, SystemClock(), timeout_s, screen) else 1
+        return 0 if follow(kube, RESETS, made, reset_step, SystemClock(), timeout_s, screen) else 1
     except (CommandFailed, KubeFailure, NoCluster) as failure:
         screen.note(f"tidegate reset: {visible(str(failure))}")
         return 1
@@ -171,29 +168,3 @@ def _target(options: argparse.Namespace) -> dict[str, Any]:
         return {member: read(getattr(options, option))}
     except ValueError:
         raise UsageError(f"--{option.replace('_', '-')} takes a whole number as {shown}") from None
-
-
-def followed(kube: Kube, made: Object, clock: Clock, timeout_s: float, screen: Screen) -> bool:
-    """Whether the OffsetReset has succeeded; each phase, and what its condition says, is shown once.
-
-    Raises ``CommandFailed`` where it is refused, deleted, or has not ended in time.
-    """
-    name, told = name_of(made), ""
-    end = clock.monotonic() + timeout_s
-    while True:
-        body = newest(kube, RESETS, made)
-        if body is not None:
-            status = read_status(OffsetResetStatus, body)
-            said = find_condition(status.conditions, COMPLETE)
-            line = f"{status.phase or ResetPhase.PENDING}: {said.message if said is not None else 'not begun'}"
-            if line != told:
-                screen.note(visible(line))
-                told = line
-            if has_ended(status.phase):
-                return status.phase is ResetPhase.SUCCEEDED
-            if is_true(status.conditions, STALLED):
-                raise CommandFailed(f"OffsetReset {name} is refused; it begins once that is corrected, or delete it")
-        if clock.monotonic() >= end:
-            where = f"-n {namespace_of(made)} ors {name}"
-            raise CommandFailed(f"OffsetReset {name} has not ended in time; it goes on: kubectl get {where}")
-        clock.sleep(LOOK_S)

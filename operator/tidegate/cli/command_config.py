@@ -94,6 +94,12 @@ def command_config(properties: Mapping[str, str], bootstrap_servers: str, secret
     return CommandConfig(connection_from(settings, secrets), tuple(sorted(left)))
 
 
+def with_kafkas_name(message: str) -> str:
+    """What a client library says of one of its settings, with the name that it has in the file."""
+    named = next((ours for ours, theirs in _SAME.items() if ours != theirs and theirs in message), None)
+    return message if named is None else f"{message} ({named} of Kafka)"
+
+
 def _login(text: str) -> Mapping[str, str]:
     """The options of a JAAS entry: ``<module> required name="value" …;``."""
     return {

@@ -56,6 +56,14 @@ COMMANDS: Final = (
     _command("freeze", "CONNECTION OPTIONS", "nothing new begins through a KafkaConnection", "freezing"),
     _command("thaw", "CONNECTION", "what waits because of that begins again", "freezing"),
     _command("bundle", "OPTIONS", "a support archive, without credentials and records", "bundling"),
+    _command(
+        "backup list", "OPTIONS", "the backups of groups' offsets that OffsetBackups have taken", "backups", "list"
+    ),
+    _command(
+        "backup take", "NAME", "take a backup by an OffsetBackup now, in addition to its schedule", "backups", "take"
+    ),
+    _command("backup show", "NAME OPTIONS", "one backup, or where a group stands in it", "backups", "show"),
+    _command("backup restore", "NAME GROUP", "restore a group from a backup by an OffsetReset", "restoring", "restore"),
     _command("mirror failover", "NAME", "end the copying of an OffsetMirror for good", "mirroring"),
     _command("mirror failback", "NAME OPTIONS", "copy back what was written since that failover", "mirroring"),
     _command("parity", "OPTIONS", "whether offsets of another cluster mean the same records here", "parity"),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from tidegate.cli.errors import CommandFailed
+from tidegate.cli.progress import Row, shown
 from tidegate.cli.screen import Screen
 from tidegate.clock import Clock
 from tidegate.kube.ports import (
@@ -21,7 +24,6 @@ from tidegate.kube.ports import (
     namespace_of,
     uid_of,
 )
-from tidegate.printable import visible
 from tidegate.resources.base import has_readable_status, read_status
 from tidegate.resources.conditions import COMPLETE, PAUSED, STALLED, find_condition, is_true
 from tidegate.resources.offset_reset import OffsetResetStatus
@@ -34,11 +36,12 @@ LOOK_S: Final = 1.0
 @dataclass(frozen=True, slots=True)
 class Step:
     """How a resource stands. ``done``: whether it is as it was asked for; ``None``: not yet. ``refused``: why it will
-    not be, unless somebody corrects something."""
+    not be, unless somebody corrects something. ``rows``: how far its parts have come, where that is known."""
 
     line: str
     done: bool | None = None
     refused: str = ""
+    rows: tuple[Row, ...] = ()
 
 
 def reset_step(body: Object) -> Step:
@@ -51,7 +54,17 @@ def reset_step(body: Object) -> Step:
         return Step(line, done=status.phase is ResetPhase.SUCCEEDED)
     if is_true(status.conditions, STALLED):
         return Step(line, refused="it begins once that is corrected, or delete it")
-    return Step(line)
+    return Step(line, rows=tuple(_reset_rows(status)))
+
+
+def _reset_rows(status: OffsetResetStatus) -> Iterator[Row]:
+    """Records of a search, or groups of a fleet. Of one group's partitions it is told only at the end which have begun
+    at their target."""
+    fleet, search = status.fleet, status.search
+    if search is not None and status.phase in (ResetPhase.PENDING, ResetPhase.PLANNING):
+        yield Row("records", search.records_read, search.records_total)
+    elif fleet is not None:
+        yield Row("groups", fleet.reset + fleet.failed + fleet.refused + fleet.put_back, fleet.groups)
 
 
 def pause_step(body: Object, *, resumed: bool = False) -> Step:
@@ -71,7 +84,19 @@ def pause_step(body: Object, *, resumed: bool = False) -> Step:
         return Step(line, done=False)
     if is_true(status.conditions, STALLED):
         return Step(line, refused="it goes on once that is corrected, or delete it")
-    return Step(line)
+    return Step(line, rows=tuple(_pause_rows(status)))
+
+
+def _pause_rows(status: PauseStatus) -> Iterator[Row]:
+    """Its topics; where the status does not list all partitions, all together."""
+    if status.partitions_omitted and status.partitions_total is not None:
+        yield Row("partitions", status.partitions_paused or 0, status.partitions_total)
+        return
+    topics = defaultdict[str, list[bool]](list)
+    for row in status.partitions:
+        topics[row.topic].append(row.phase is PausePhase.PAUSED)
+    for topic, paused in sorted(topics.items()):
+        yield Row(topic, sum(paused), len(paused))
 
 
 def follow(
@@ -87,25 +112,24 @@ def follow(
 
     Raises ``CommandFailed`` where it is refused, deleted, or not there in time.
     """
-    label, told = f"{kind.kind} {name_of(made)}", ""
+    label = f"{kind.kind} {name_of(made)}"
     end = clock.monotonic() + timeout_s
-    while True:
-        body = newest(kube, kind, made)
-        if body is not None:
-            step = step_of(body)
-            if step.line != told:
-                screen.note(visible(step.line))
-                told = step.line
-            if step.done is not None:
-                return step.done
-            if step.refused:
-                raise CommandFailed(f"{label} is refused; {step.refused}")
-        if clock.monotonic() >= end:
-            names = f"{name_of(made)} -n {namespace_of(made)}"
-            is_watched = kind in (RESETS, PAUSES)
-            where = f"tidegate watch {names}" if is_watched else f"kubectl get {kind.kind.lower()} {names}"
-            raise CommandFailed(f"{label} is not there in time; it goes on: {where}")
-        clock.sleep(LOOK_S)
+    with shown(screen, os.environ) as progress:
+        while True:
+            body = newest(kube, kind, made)
+            if body is not None:
+                step = step_of(body)
+                progress.tell(step.line, step.rows)
+                if step.done is not None:
+                    return step.done
+                if step.refused:
+                    raise CommandFailed(f"{label} is refused; {step.refused}")
+            if clock.monotonic() >= end:
+                names = f"{name_of(made)} -n {namespace_of(made)}"
+                is_watched = kind in (RESETS, PAUSES)
+                where = f"tidegate watch {names}" if is_watched else f"kubectl get {kind.kind.lower()} {names}"
+                raise CommandFailed(f"{label} is not there in time; it goes on: {where}")
+            clock.sleep(LOOK_S)
 
 
 def follow_deletion(
@@ -120,25 +144,24 @@ def follow_deletion(
     """Waits until it is gone; what it said last, if anything. Raises ``CommandFailed`` where it is not gone in time."""
     last: Step | None = None
     end = clock.monotonic() + timeout_s
-    while True:
-        try:
-            body = kube.get(kind, namespace_of(made), name_of(made))
-        except NotFound:
-            return last
-        except KubeUnavailable:
-            body = None
-        if body is not None:
-            if uid_of(body) != uid_of(made):
+    with shown(screen, os.environ) as progress:
+        while True:
+            try:
+                body = kube.get(kind, namespace_of(made), name_of(made))
+            except NotFound:
                 return last
-            step = step_of(body)
-            if last is None or step.line != last.line:
-                screen.note(visible(step.line))
-            last = step
-        if clock.monotonic() >= end:
-            raise CommandFailed(
-                f"{kind.kind} {name_of(made)} is not gone in time; its deletion goes on, and stays asked for"
-            )
-        clock.sleep(LOOK_S)
+            except KubeUnavailable:
+                body = None
+            if body is not None:
+                if uid_of(body) != uid_of(made):
+                    return last
+                last = step_of(body)
+                progress.tell(last.line, last.rows)
+            if clock.monotonic() >= end:
+                raise CommandFailed(
+                    f"{kind.kind} {name_of(made)} is not gone in time; its deletion goes on, and stays asked for"
+                )
+            clock.sleep(LOOK_S)
 
 
 def newest(kube: Kube, kind: Kind, made: Object) -> Object | None:

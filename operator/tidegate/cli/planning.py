@@ -66,7 +66,7 @@ def run_plan(arguments: Sequence[str], screen: Screen) -> int:
     options = with_namespace(plan_parser().parse_args(list(arguments)))
     clock = SystemClock()
     try:
-        run = _stored(options)
+        run = stored(options)
         if not run.is_planned:
             raise CommandFailed(_no_plan(run))
         _write(options, run, clock.now(), screen)
@@ -126,7 +126,7 @@ def _no_plan(run: Run) -> str:
     return f"run {run_id} has no plan yet: it is being made"
 
 
-def _stored(options: argparse.Namespace) -> Run:
+def stored(options: argparse.Namespace) -> Run:
     """Raises what the command says."""
     client, namespace = default_api_client(options.context), options.namespace
     reset = _found(KubeClient(client, SystemClock(), [namespace]), namespace, options.name, options.run)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tidegate.cli.errors import Parser, UsageError
@@ -156,6 +157,11 @@ class Look:
         try:
             return kube_client(self.options, everywhere=self.options.all_namespaces)
         except NoCluster as failure:
+            if self.options.connection is not None and self.options.bootstrap_server is None:
+                raise UsageError(
+                    f"--connection {self.options.connection} is read from Kubernetes, and {failure}. Point to the "
+                    "cluster (set KUBECONFIG or --context, or give --bootstrap-server to ask Kafka only)"
+                ) from failure
             unseen.append(Unseen("resources in Kubernetes", str(failure)))
             return None
 
@@ -184,8 +190,9 @@ class Look:
         config = read_command_config(self.options.command_config, servers, secrets)
         if config.ignored:
             self.screen.note(f"Ignored in --command-config: {', '.join(config.ignored)}")
-        if self.options.command_config is not None and self.options.bootstrap_server is not None:
-            _try(config.connection)
+        if self.options.command_config is not None:
+            # The KafkaConnection's servers are not known yet, and no setting depends on them.
+            _try(replace(config.connection, bootstrap_servers=""), self.options.command_config)
         return config.connection
 
     def _config(
@@ -232,12 +239,16 @@ class Look:
         return "all namespaces" if self.options.all_namespaces else f"namespace {namespace_of_options(self.options)}"
 
 
-def _try(connection: Connection) -> None:
+def _try(connection: Connection, file: Path) -> None:
     """Raises ``UsageError`` for settings that a client library refuses, before a client is needed."""
-    from tidegate.kafka_client.client import try_settings
+    from tidegate.cli.command_config import with_kafkas_name
+    from tidegate.kafka_client.client import SETTINGS_REFUSED, try_settings
     from tidegate.kafka_client.settings import BadConnection
 
     try:
         try_settings(connection)
     except BadConnection as error:
-        raise UsageError(str(error)) from error
+        why = with_kafkas_name(str(error).removeprefix(SETTINGS_REFUSED))
+        raise UsageError(
+            f"--command-config {file}: a setting is refused: {why}. Correct it in that file, or leave it out"
+        ) from error

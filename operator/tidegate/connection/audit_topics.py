@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Final
@@ -29,8 +30,10 @@ class _Known:
 class AuditTopics:
     """Whether changes can be recorded. Belongs to the event loop's thread; Kafka is asked in ``executor``."""
 
-    def __init__(self, executor: Executor) -> None:
+    def __init__(self, executor: Executor, is_frozen: Callable[[Live], bool]) -> None:
+        """``is_frozen``: whether a connection is now, so that no topic is made."""
         self._executor = executor
+        self._is_frozen = is_frozen
         self._known: dict[str, _Known] = {}
 
     async def checked(self, live: Live) -> TopicsChecked | None:
@@ -44,7 +47,7 @@ class AuditTopics:
         if known is not None and known.digest == live.digest and known.checked.usable and now_s - known.at_s < _AGAIN_S:
             return known.checked
         try:
-            checked = await in_thread(self._executor, _check, live, topic)
+            checked = await in_thread(self._executor, _check, live, topic, self._is_frozen)
         except KafkaFailure:
             return None
         self._known[live.uid] = _Known(live.digest, checked, now_s)
@@ -54,22 +57,23 @@ class AuditTopics:
         self._known.pop(connection_uid, None)
 
 
-def _check(live: Live, topic: AuditTopic) -> TopicsChecked:
+def _check(live: Live, topic: AuditTopic, is_frozen: Callable[[Live], bool]) -> TopicsChecked:
     """Raises ``KafkaFailure`` where Kafka does not answer. Through a connection that only observes, or is frozen, it
     creates nothing."""
+    frozen = is_frozen(live)
     without = (
         "resets are refused until then, as spec.audit.required is true"
         if topic.required
         else "changes of offsets go unrecorded until then"
     )
     try:
-        if live.observes or live.frozen:
+        if live.observes or frozen:
             live.kafka.audit.check_writable(topic.name)
         found = live.kafka.audit.ensure(topic) if not live.observes else ()
     except NotAuthorized as failure:
         return TopicsChecked(False, NOT_AUTHORIZED, f"{failure}; {without}")
     except Refused as failure:
-        if live.frozen:
+        if frozen:
             later = "it is created once the connection is no longer frozen"
             return TopicsChecked(False, FROZEN, f"{failure}; {later}; {without}")
         return TopicsChecked(False, REFUSED, f"{failure}; {without}")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Final
 
+from tidegate.connection.freezing import begin
 from tidegate.connection.live import Live
 from tidegate.connection.watched import Snapshot
 from tidegate.control.ports import ControlTopics
@@ -37,8 +39,16 @@ class TopicsOfConnections:
     the topics of that connection (namespace and name), and its reconciler sees to it.
     """
 
-    def __init__(self, executor: Executor, again_after_s: float, told: Callable[[Live, TopicsChecked], None]) -> None:
+    def __init__(
+        self,
+        executor: Executor,
+        again_after_s: float,
+        told: Callable[[Live, TopicsChecked], None],
+        is_frozen: Callable[[Live], bool],
+    ) -> None:
+        """``is_frozen``: whether a connection is now, so that no topic is made but for what holds something."""
         self._executor = executor
+        self._is_frozen = is_frozen
         self._again_after_s = again_after_s
         self._told = told
         self._known: dict[str, _Known] = {}
@@ -53,11 +63,12 @@ class TopicsOfConnections:
     def wanted(self, namespace: str, name: str) -> bool:
         return (namespace, name) in self._wanted
 
-    async def checked(self, live: Live, snapshot: Snapshot) -> TopicsChecked:
+    async def checked(self, live: Live, snapshot: Snapshot, *, has_begun: bool = False) -> TopicsChecked:
         """What was found: now, where they are not known, not there, or were wrong a while ago; else before.
 
-        Makes topics that are missing, so whoever asks has looked whether the connection observes, or is frozen. Raises
-        ``KafkaFailure`` where Kafka does not answer.
+        Makes topics that are missing, so whoever asks has looked whether the connection observes. While it is frozen
+        they are made only where ``has_begun``: for what may hold something already. Raises ``KafkaFailure`` where Kafka
+        does not answer, ``FrozenMeanwhile`` where they are missing and must not be made.
         """
         known = self._known.get(live.uid)
         if known is None or known.control is not live.finishing.control:
@@ -65,7 +76,10 @@ class TopicsOfConnections:
         async with known.lock:
             if known.checked is None or self._is_due(known, known.checked, snapshot):
                 loop = asyncio.get_running_loop()
-                known.checked = await loop.run_in_executor(self._executor, _check, live)
+                check = functools.partial(_check, live)
+                if not has_begun and not snapshot.control_topics_exist:
+                    check = functools.partial(begin, self._is_frozen, live, check)
+                known.checked = await loop.run_in_executor(self._executor, check)
                 known.at_s = loop.time()
                 self._told(live, known.checked)
             return known.checked

@@ -25,7 +25,7 @@ from tidegate.connection.credentials import (
 )
 from tidegate.connection.files import ConnectionFiles
 from tidegate.connection.first_looks import FirstLooks
-from tidegate.connection.freezing import frozen_by, frozen_said
+from tidegate.connection.freezing import FrozenMeanwhile, frozen_by, frozen_said
 from tidegate.connection.live import Live, LiveConnections
 from tidegate.connection.observer import Observer
 from tidegate.connection.permissions import PermissionsOfConnections
@@ -105,7 +105,7 @@ class ConnectionReconciler:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._failures: dict[str, int] = {}
-        self._audit_topics = AuditTopics(parts.patient_executor)
+        self._audit_topics = AuditTopics(parts.patient_executor, parts.live.is_frozen)
         self._permissions = PermissionsOfConnections(parts.patient_executor)
         self._confirmed_s: dict[str, float] = {}
         """By connection, when it was last asked whether this process may still write the control topic."""
@@ -174,6 +174,8 @@ class ConnectionReconciler:
         if live is not None and makes_topics and self._parts.topics.wanted(live.namespace, live.name):
             try:
                 await self._parts.topics.checked(live, snapshot)
+            except FrozenMeanwhile:
+                pass  # they are made once it is thawed
             except KafkaFailure as failure:
                 return status.trouble_of(failure)
         return snapshot.cluster

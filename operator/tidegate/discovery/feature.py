@@ -11,6 +11,7 @@ from typing import Final
 from tidegate.clock import Clock
 from tidegate.connection.allow import group_not_allowed
 from tidegate.connection.control_topics import TopicsOfConnections
+from tidegate.connection.freezing import FrozenMeanwhile
 from tidegate.connection.live import Live
 from tidegate.connection.observer import NotLookedAt, Observer
 from tidegate.discovery.backfill import Backfills
@@ -119,9 +120,11 @@ class DiscoveryFeature:
         guard.forget_gone(watch.topics, self._parts.clock.monotonic())
         await self._read_group(watch, guard, policy, group)
         if wish.tells_agents:
-            # A freeze has no topic made for what new partitions are to be told in.
-            may_ask = snapshot.control_topics_exist or not self._parts.is_frozen(live)
-            usable = may_ask and (await self._parts.topics.checked(live, snapshot)).usable
+            try:
+                usable = (await self._parts.topics.checked(live, snapshot)).usable
+            except FrozenMeanwhile:
+                # No topic is made for what new partitions are to be told in.
+                usable = False
             watch.note_control(snapshot.gates, usable=usable)
         told, guard.happenings = tuple(guard.happenings), []
         await policy.memory.note(PART, encode(guard.remembered))

@@ -14,10 +14,11 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final, TypeVar
+from typing import Final
 
 from tidegate.audit.records import Action
 from tidegate.clock import Clock
+from tidegate.connection.freezing import FrozenMeanwhile, begin
 from tidegate.connection.live import Live
 from tidegate.control.gates import Gates
 from tidegate.control.records import PartitionKey, PartitionSeen
@@ -45,8 +46,6 @@ CLOCK_S: Final = 5.0
 """How often the broker's time is told to agents."""
 
 _LEAST_WAIT_S: Final = 0.5
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +231,8 @@ class ConnectionWatch:
                 self._leave(guard, guard.too_old.intersection(new))
             else:
                 self._settle(guard, new)
+        except FrozenMeanwhile as frozen:
+            _log.debug("%s: starts of new partitions for group %s: %s", self._name, guard.wish.group, frozen)
         except (KafkaFailure, StaleAttempt) as failure:
             is_early = isinstance(failure, UnknownPartitions)
             _log.log(
@@ -266,7 +267,7 @@ class ConnectionWatch:
                 agents_decide=wish.tells_agents,
                 attribution=attribution_of(guard.policy, audit, Action.START),
             )
-            starts = await in_thread(parts.executor, self._unless_frozen, give) or {}
+            starts = await in_thread(parts.executor, begin, parts.is_frozen, self.live, give)
             for start in starts.values():
                 parts.metrics.new_partition(start.outcome.value)
             self._settle(guard, guard.stood(starts))
@@ -276,9 +277,7 @@ class ConnectionWatch:
             send_back = functools.partial(
                 parts.backfills.carry_out, kafka, parts.clock, self.live.connection, asker, wish.group, late
             )
-            result = await in_thread(parts.executor, self._unless_frozen, send_back)
-            if result is None:
-                return
+            result = await in_thread(parts.executor, begin, parts.is_frozen, self.live, send_back)
             if result.phase is ResetPhase.SUCCEEDED:
                 guard.sent_back(late)
                 for _ in late:
@@ -287,11 +286,6 @@ class ConnectionWatch:
             else:
                 guard.not_sent_back(late, result.message)
                 self._stirred(guard)
-
-    def _unless_frozen(self, work: Callable[[], T]) -> T | None:
-        """In a thread of the executor, for which it may have waited long: whoever froze the connection meanwhile was
-        told that nothing new begins. ``None``: it has not."""
-        return None if self._parts.is_frozen(self.live) else work()
 
     def _leave(self, guard: Guard, too_old: Collection[TopicPartition]) -> None:
         """To the consumers' own setting."""

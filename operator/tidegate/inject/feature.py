@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
@@ -11,6 +12,8 @@ from typing import Final, TypeVar
 
 from tidegate.clock import Clock
 from tidegate.connection.allow import GROUP_NOT_ALLOWED, group_not_allowed
+from tidegate.connection.freezing import FrozenMeanwhile, begin
+from tidegate.connection.live import Live
 from tidegate.connection.read_only import observes
 from tidegate.inject.eligibility import Surroundings
 from tidegate.inject.environment import NamedPolicy, injection_of, selector_text
@@ -46,12 +49,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the feature acts through. ``webhook``: whether pods are injected at all; ``rolling_s``: between two looks
-    while pods are replaced. ``obeyed``: learns of each connection, by namespace and name, whose control topic the
-    agents of running pods were told of: it may have been another replica that told them.
+    """What the feature acts through. ``is_frozen``: whether a connection is now, so that nobody is evicted.
+    ``webhook``: whether pods are injected at all; ``rolling_s``: between two looks while pods are replaced.
+    ``obeyed``: learns of each connection, by namespace and name, whose control topic the agents of running pods were
+    told of: it may have been another replica that told them.
     """
 
     pods: Pods
+    is_frozen: Callable[[Live], bool]
     index: PolicyIndex
     agent: AgentImage
     webhook: bool
@@ -107,6 +112,9 @@ class InjectionFeature:
         try:
             seen = await self._see(policy, consumers, around, named)
             decision = await self._act(policy, decide(seen))
+        except FrozenMeanwhile as meanwhile:
+            _log.info("%s: %s, and nobody is evicted", label_of(policy.body), meanwhile)
+            return FeatureOutcome(policy.status, again_after_s=self._parts.rolling_s)
         except KubeUnavailable:
             raise
         except KubeFailure as failure:
@@ -167,9 +175,8 @@ class InjectionFeature:
         pod = decision.evict
         if pod is None:
             return decision
-        evicted = await in_thread(
-            self._parts.executor, self._parts.pods.evict, namespace_of(policy.body), pod.name, pod.uid
-        )
+        evict = functools.partial(self._parts.pods.evict, namespace_of(policy.body), pod.name, pod.uid)
+        evicted = await in_thread(self._parts.executor, begin, self._parts.is_frozen, policy.live, evict)
         self._parts.metrics.evicted(evicted.value)
         if evicted is Evicted.YES:
             _log.info("%s: evicted pod %s, which had another setting", label_of(policy.body), pod.name)

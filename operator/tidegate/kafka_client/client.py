@@ -61,6 +61,7 @@ from tidegate.kafka_client.writer import KafkaOffsetWriter
 from tidegate.resources.connection import GroupKind
 
 _CONTENTS_TIMEOUT_S: Final = 60.0
+SETTINGS_REFUSED: Final = "the connection's settings are refused: "
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -348,9 +349,9 @@ def try_settings(connection: Connection) -> None:
         Producer(librdkafka_config(connection), logger=silent_logger())
         kafka_python_config(connection)
     except KafkaException as error:
-        raise BadConnection(f"the connection's settings are refused: {error.args[0].str()}") from error
+        raise BadConnection(f"{SETTINGS_REFUSED}{error.args[0].str()}") from error
     except TypeError as error:
-        raise BadConnection(f"the connection's settings are refused: {error}") from error
+        raise BadConnection(f"{SETTINGS_REFUSED}{error}") from error
 
 
 def _epoch_ms(at: datetime) -> int:

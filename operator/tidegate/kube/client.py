@@ -151,6 +151,20 @@ class KubeClient:
             {"metadata": {"resourceVersion": body["metadata"]["resourceVersion"]}, "spec": dict(spec)},
         )
 
+    def annotate(self, kind: Kind, body: Object, annotations: Mapping[str, str], *, dry_run: bool = False) -> Object:
+        """The object with these annotations, as a user does. ``dry_run``: the API server judges it, and changes
+        nothing. Raises ``NotFound``."""
+        namespace, name = namespace_of(body), name_of(body)
+        return self._object(
+            f"annotate {kind.kind} {namespace}/{name}",
+            self._objects.patch,
+            kind,
+            namespace,
+            name,
+            {"metadata": {"uid": uid_of(body), "annotations": dict(annotations)}},
+            dry_run=dry_run,
+        )
+
     def remove(self, kind: Kind, body: Object) -> bool:
         namespace, name = namespace_of(body), name_of(body)
         try:

@@ -47,11 +47,19 @@ class CustomResources:
         return self._requests.ask("PUT", path, body=body, timeout=_request_timeout)
 
     def patch(
-        self, kind: Kind, namespace: str, name: str, body: Mapping[str, Any], *, _request_timeout: Any = None
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        body: Mapping[str, Any],
+        *,
+        dry_run: bool = False,
+        _request_timeout: Any = None,
     ) -> Any:
         """A merge patch."""
+        query = {"dryRun": "All"} if dry_run else {}
         path = _path(kind, namespace, name)
-        return self._requests.ask("PATCH", path, body=body, content_type=MERGE, timeout=_request_timeout)
+        return self._requests.ask("PATCH", path, body=body, query=query, content_type=MERGE, timeout=_request_timeout)
 
     def delete(
         self, kind: Kind, namespace: str, name: str, options: Mapping[str, Any], *, _request_timeout: Any = None

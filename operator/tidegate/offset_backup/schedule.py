@@ -44,8 +44,11 @@ def due_at(now: datetime, every: timedelta) -> datetime:
     return EPOCH + (now - EPOCH) // every * every
 
 
-def decide(now: datetime, every: timedelta, made: datetime | None, attempt: Attempt | None) -> Take | Wait:
+def decide(
+    now: datetime, every: timedelta, made: datetime | None, attempt: Attempt | None, asked: datetime | None = None
+) -> Take | Wait:
     """What is to be done. ``made``: the due time of the newest backup there is, by whichever schedule it was due.
+    ``asked``: when somebody has asked for one beside the schedule; it is due once it is that time.
 
     An operator that was away makes one, and not one for each due time it has missed: the offsets of then are gone. A
     clock that was set back waits until it has come by the newest backup again.
@@ -53,10 +56,12 @@ def decide(now: datetime, every: timedelta, made: datetime | None, attempt: Atte
     due = due_at(now, every)
     if attempt is not None and attempt.ended_at is None:
         return Wait(due + every)
+    if asked is not None and due < asked <= now:
+        due = asked
     if made is not None and due <= made:
         return Wait(due_at(made, every) + every)
     if attempt is not None and attempt.ended_at is not None and attempt.due >= due:
-        again = min(attempt.ended_at + retry_after(attempt.failures), due + every)
+        again = min(attempt.ended_at + retry_after(attempt.failures), due_at(due, every) + every)
         # What was seen to end in the future was seen by another clock, or before this one was set back.
         if now < again and attempt.ended_at <= now:
             return Wait(again)

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from tidegate.kube.ports import EventType, KubeEvent
 from tidegate.offset_backup.document import Backup, Document
+from tidegate.offset_backup.manifest import Keep, over
 from tidegate.offset_backup.schedule import is_late
 from tidegate.resources.conditions import (
     BACKED_UP,
@@ -21,7 +22,7 @@ from tidegate.resources.conditions import (
     stalled,
     with_condition,
 )
-from tidegate.resources.offset_backup import BackupStatus, OffsetBackupSpec, OffsetBackupStatus
+from tidegate.resources.offset_backup import MOST_LISTED, BackupStatus, OffsetBackupSpec, OffsetBackupStatus
 from tidegate.resources.timestamps import format_timestamp
 
 BACKUP_TAKEN: Final = "BackupTaken"
@@ -131,6 +132,7 @@ def backed_up(before: Before, spec: OffsetBackupSpec, standing: BackupStanding) 
         verdict,
         since=since,
         last=None if made is None else _last(made),
+        backups=() if made is None else _listed(before, spec, made),
         next=standing.next,
         missed=document.asked.missed if document is not None else None,
         failures=document.failures if document is not None else None,
@@ -149,6 +151,18 @@ def _last(made: Backup) -> BackupStatus:
         bytes=made.size,
         unread=made.unread,
     )
+
+
+def _listed(before: Before, spec: OffsetBackupSpec, made: Backup) -> tuple[BackupStatus, ...]:
+    """Those before it that are kept, as its job has judged them by the same rule."""
+    newest, folder = _last(made), made.path.rpartition("/data/")[0]
+    dues = {newest.due: newest} | {
+        one.due: one for one in before.status.backups if one.due < newest.due and one.path.startswith(f"{folder}/")
+    }
+    keep = None if spec.keep is None else Keep(spec.keep.each, spec.keep.daily)
+    for due in over(dues.keys(), keep, made.taken_at):
+        del dues[due]
+    return tuple(dues[due] for due in sorted(dues, reverse=True)[:MOST_LISTED])
 
 
 def _judged(

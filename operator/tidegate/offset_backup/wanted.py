@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final
 
 from tidegate.connection.allow import STORAGE_NOT_ALLOWED, storage_not_allowed
@@ -20,7 +20,7 @@ from tidegate.offset_backup.manifest import Keep
 from tidegate.offset_backup.order import Order
 from tidegate.offset_backup.schedule import Attempt, Take, Wait, decide, due_at
 from tidegate.resources.conditions import Refusal
-from tidegate.resources.offset_backup import OffsetBackupSpec, OffsetBackupStatus
+from tidegate.resources.offset_backup import ASKED_FORMAT, TAKE, OffsetBackupSpec, OffsetBackupStatus
 
 _STORAGE_PATH: Final = "spec.storage"
 
@@ -99,7 +99,18 @@ def made_of(document: Document | None, wanted: Order, cluster_id: str) -> Backup
 def decided(view: View, document: Document | None, wanted: Order) -> Take | Wait:
     """Whether an attempt is to be begun now."""
     made = made_of(document, wanted, view.live.cluster_id)
-    return decide(view.now, view.spec.schedule, None if made is None else made.due, _attempt(document, wanted))
+    attempt, asked = _attempt(document, wanted), asked_for(view.body)
+    return decide(view.now, view.spec.schedule, None if made is None else made.due, attempt, asked)
+
+
+def asked_for(body: Object) -> datetime | None:
+    """When somebody has asked for a backup beside the schedule, by an annotation. ``None`` also where it is no time in
+    whole seconds, UTC: nobody is told of a typing error in an annotation, but ``tidegate backup take`` makes none."""
+    text = str((body["metadata"].get("annotations") or {}).get(TAKE, ""))
+    try:
+        return datetime.strptime(text, ASKED_FORMAT).replace(tzinfo=UTC)
+    except ValueError:
+        return None
 
 
 def _attempt(document: Document | None, wanted: Order) -> Attempt | None:

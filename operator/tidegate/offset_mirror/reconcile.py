@@ -5,14 +5,15 @@ The copying goes on between passes (:mod:`tidegate.offset_mirror.copying`).
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable, Collection
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeVar
 
 from tidegate.clock import Clock
-from tidegate.connection.freezing import frozen
+from tidegate.connection.freezing import FrozenMeanwhile, begin, frozen
 from tidegate.connection.live import Live, LiveConnections
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure
@@ -70,15 +71,15 @@ from tidegate.service.metrics import Metrics
 from tidegate.threads import in_thread
 
 _log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 _WAITING_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the reconciler acts through. ``open_cluster``: connections of a mirror's own, to the
-    cluster of that id; ``mirrors``: all
-    OffsetMirrors that are known; ``may_write``: whether it is this process's turn, from any thread."""
+    """What the reconciler acts through. ``open_cluster``: connections of a mirror's own, to the cluster of that id;
+    ``mirrors``: all OffsetMirrors that are known; ``may_write``: whether it is this process's turn, from any thread."""
 
     kube: Kube
     live: LiveConnections
@@ -210,15 +211,19 @@ class MirrorReconciler:
                 return await self._in_trouble(body, before, f"KafkaConnection {live.name} is not ready ({said})", pair)
         if refusal is not None:
             return await self._not_copied(body, refused(before, refusal))
-        if spec.failover is None:
-            return await self._copied(body, before, spec, source, target)
-        return await self._drained(body, before, spec, source, target)
+        try:
+            if spec.failover is None:
+                return await self._copied(body, before, spec, source, target, begins=begins)
+            return await self._drained(body, before, spec, source, target, begins=begins)
+        except FrozenMeanwhile as meanwhile:
+            _log.info("%s: %s, and copying does not begin", label_of(body), meanwhile)
+            return await self._not_copied(body, Told(before.status), 0.0)
 
     async def _drained(
-        self, body: Object, before: Before, spec: OffsetMirrorSpec, source: Live, target: Live
+        self, body: Object, before: Before, spec: OffsetMirrorSpec, source: Live, target: Live, *, begins: bool
     ) -> _Outcome:
         """Copying goes on until the copies have all that the source has, and then ends."""
-        outcome = await self._copied(body, before, spec, source, target)
+        outcome = await self._copied(body, before, spec, source, target, begins=begins)
         running = self._running.get(uid_of(body))
         if running is None:
             return outcome
@@ -253,13 +258,15 @@ class MirrorReconciler:
         return _Outcome(told, _WAITING_S)
 
     async def _copied(
-        self, body: Object, before: Before, spec: OffsetMirrorSpec, source: Live, target: Live
+        self, body: Object, before: Before, spec: OffsetMirrorSpec, source: Live, target: Live, *, begins: bool
     ) -> _Outcome:
+        """``begins``: it does by this pass. Raises ``FrozenMeanwhile`` where it does not then."""
+        pair = (source, target) if begins else ()
         running = await self._keep_running(body, before.status, spec, source, target)
         known, trouble = {topic.name: topic for topic in before.status.topics}, running.trouble
         prepared: Prepared | None = None
         try:
-            found = await self._prepared(body, running.clusters, spec, source, target, before.status)
+            found = await self._prepared(body, running.clusters, spec, source, target, before.status, pair)
             if isinstance(found, Refusal):
                 return await self._not_copied(body, refused(before, found))
             prepared = found
@@ -271,7 +278,9 @@ class MirrorReconciler:
             ready = [topic for topic in prepared.copied if is_same(topic, known.get(topic.source.name))]
             adopts = frozenset(row.name for row in rows if row.adopted)
             mirrored = frozenset(row.name for row in rows if row.target_id)
-            running.copy(ready, before.status.producer_ids, adopts, mirrored)
+            copy = functools.partial(running.copy, ready, before.status.producer_ids, adopts, mirrored)
+            # Of a mirror that was suspended all may be ready by now, which has taken seconds.
+            self._unless_frozen(pair if ready else (), copy)
         gone = prepared.gone if prepared is not None else gone_before(before.status)
         result = counted([*running.courses(), *halted], rows, self._parts.clock.monotonic(), gone)
         preparing = len(prepared.preparing) if prepared is not None else 0
@@ -295,7 +304,9 @@ class MirrorReconciler:
         source: Live,
         target: Live,
         status: OffsetMirrorStatus,
+        beginning: Collection[Live],
     ) -> Prepared | Refusal:
+        """``beginning``: the connections through which it begins by this."""
         parts, allowed = self._parts, (source.allow, target.allow)
         names = await in_thread(parts.patient_executor, wanted_topics, clusters.source, spec.topics, allowed)
         if len(names) > MOST_TOPICS:
@@ -313,10 +324,17 @@ class MirrorReconciler:
                 return taken_back
             taken_back = None  # what could be taken over is in the status: no other mirror has to be there for it
         seen = (clusters.source, clusters.target, names, known, parts.may_write, taken_back, status.producer_ids)
-        prepared = await in_thread(parts.patient_executor, prepare, *seen)
+        work = functools.partial(prepare, *seen)
+        prepared = await in_thread(parts.patient_executor, self._unless_frozen, beginning, work)
         # Who no longer asks for a topic hears no more of it.
         asked = wanted(prepared.gone, spec.topics, *(allow.topics for allow in allowed))
         return replace(prepared, gone=frozenset(asked))
+
+    def _unless_frozen(self, connections: Collection[Live], start: Callable[[], T]) -> T:
+        """From any thread. Raises ``FrozenMeanwhile``."""
+        for live in connections:
+            start = functools.partial(begin, self._parts.live.is_frozen, live, start)
+        return start()
 
     async def _keep_running(
         self, body: Object, status: OffsetMirrorStatus, spec: OffsetMirrorSpec, source: Live, target: Live

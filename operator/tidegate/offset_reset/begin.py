@@ -120,6 +120,10 @@ class Beginning:
         """The status is about to say that the run goes ahead."""
         self._turns.is_written(uid)
 
+    def is_not_written(self, uid: str) -> None:
+        """It does not go ahead, and nothing was written."""
+        self._turns.is_not_written(uid)
+
     async def start(self, body: Object, spec: OffsetResetSpec, current: OffsetResetStatus | None) -> Start:
         """What a new run needs, or the first reason why it can't begin. ``current``: it has begun, by the status."""
         live, other = self._parts.live.used_by(body), self._runs.other(body, spec)

@@ -5,12 +5,14 @@ What is decided about its run is in :mod:`tidegate.reset.runs.decisions`.
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import assert_never
 
+from tidegate.connection.freezing import FrozenMeanwhile, begin
 from tidegate.connection.live import Live
 from tidegate.jobs.errors import RunnerFailure
 from tidegate.kafka.errors import KafkaFailure
@@ -132,7 +134,12 @@ class ResetPasses:
         decision = decide(seen)
         self._parts.metrics.newer_is(RESETS.kind, seen.uid, bool(seen.newer))
         self._note_run(body, seen, decision)
-        body = await self._say(body, seen, decision)
+        try:
+            body = await self._say(body, seen, decision)
+        except FrozenMeanwhile as frozen:
+            _log.info("%s: %s, and it does not begin", label_of(body), frozen)
+            self._under_way.pop(seen.uid, None)
+            return Pass(body, 0)
         memory = self._memories.of(body)
         try:
             body = await self._act(body, seen, decision)
@@ -246,20 +253,34 @@ class ResetPasses:
 
     async def _say(self, body: Object, seen: Seen, decision: Decision) -> Object:
         parts, memory = self._parts, self._memories.of(body)
-        for happening in decision.happenings:
-            await self._tell(body, happening)
+        begins = _begins(seen, decision)
+        if not begins:
+            await self._tell_all(body, decision)
         phase = decision.status.phase
         parts.metrics.run_is(seen.uid, None if phase is None else phase.value, waiting=decision.waiting)
         if decision.status != seen.status:
+            write = functools.partial(parts.kube.replace_status, RESETS, body, decision.status.to_json())
+            live = parts.live.used_by(body) if begins else None
+            if live is not None:
+                write = functools.partial(begin, parts.live.is_frozen, live, write)
             if _goes_ahead(seen, decision):
                 self._beginning.is_written(seen.uid)
-            body = await in_thread(
-                self._parts.executor, parts.kube.replace_status, RESETS, body, decision.status.to_json()
-            )
+            try:
+                body = await in_thread(parts.executor, write)
+            except FrozenMeanwhile:
+                self._beginning.is_not_written(seen.uid)
+                raise
             self._beginning.take(body)
             parts.metrics.wrote_status(RESETS.kind)
             self._count_end(memory, seen, decision)
+        if begins:
+            # Not before: it may have been frozen, and have begun nothing.
+            await self._tell_all(body, decision)
         return body
+
+    async def _tell_all(self, body: Object, decision: Decision) -> None:
+        for happening in decision.happenings:
+            await self._tell(body, happening)
 
     def _count_end(self, memory: Memory, seen: Seen, decision: Decision) -> None:
         reset = decision.status
@@ -334,6 +355,13 @@ class ResetPasses:
                 "its plan is approved and does not go ahead: its KafkaConnection is not open, or another operator has "
                 "begun the same reset of the policy meanwhile"
             )
+
+
+def _begins(seen: Seen, decision: Decision) -> bool:
+    """Whether a run begins by what the status is about to say, or its plan is taken for approved: what has not begun
+    by then does not through a connection that is frozen."""
+    before, now = seen.under_way, under_way(decision.status)
+    return now is not None and (before is None or before.approved_digest != now.approved_digest)
 
 
 def _goes_ahead(seen: Seen, decision: Decision) -> bool:

@@ -141,6 +141,10 @@ class Turns:
         if uid in self._ahead:
             self._written.add(uid)
 
+    def is_not_written(self, uid: str) -> None:
+        """For sure: the write was not begun."""
+        self._written.discard(uid)
+
     def give_back(self, uid: str) -> None:
         """It does not go ahead after all, unless its status may say so."""
         if uid not in self._written and self._ahead.pop(uid, None) is not None:

@@ -57,7 +57,9 @@ def decide(seen: Seen) -> Decision:
         status = status.model_copy(update={"phase": PausePhase.DEGRADED})
         return _stuck(seen, status, refusal, seen.tick.idle_s)
     if seen.observing is not None:
-        return _wait(seen, status, seen.observing, seen.tick.idle_s)
+        # It may have been about to begin.
+        pending = status.model_copy(update={"phase": PausePhase.PENDING})
+        return _wait(seen, pending, seen.observing, seen.tick.idle_s)
     if seen.observed is None and seen.unusable is not None:
         return _stuck(seen, status, seen.unusable, seen.tick.idle_s)
     if seen.waiting is not None or seen.observed is None:

@@ -155,7 +155,7 @@ class Reader:
         try:
             if snapshot.failure is not None:
                 raise snapshot.failure
-            checked = await self._parts.topics.checked(live, snapshot) if needs_topics else None
+            checked = await self._topics(seen, live, snapshot) if needs_topics else None
             if snapshot.gates_failure is not None and needs_gates:
                 raise snapshot.gates_failure
             is_over = seen.deleting_since is not None or spec.suspend or live.withdrawn
@@ -183,6 +183,9 @@ class Reader:
         again = checked.usable and asyncio.get_running_loop().time() - memory.refused_s >= self._parts.tick.idle_s
         unusable = _unusable(memory.refused if checked.usable and memory.refused is not None else checked)
         return replace(seen, observed=observed, unusable=unusable, try_again=again)
+
+    async def _topics(self, seen: Seen, live: Live, snapshot: Snapshot) -> TopicsChecked:
+        return await self._parts.topics.checked(live, snapshot, has_begun=seen.has_finalizer)
 
     async def _committed(self, spec: ConsumerGroupPauseSpec, live: Live, memory: Memory) -> Offsets:
         """All the group's offsets: its topics are those that it has offsets for, too."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import weakref
 from collections.abc import AsyncIterator
@@ -11,6 +12,7 @@ from dataclasses import replace
 from typing import Final, assert_never
 
 from tidegate.connection.control_topics import trouble_of
+from tidegate.connection.freezing import FrozenMeanwhile, begin
 from tidegate.connection.live import Live
 from tidegate.kafka.errors import NotAuthorized, Refused
 from tidegate.kube.loop import Pass
@@ -112,7 +114,10 @@ class PauseReconciler:
         memory = self._memories.setdefault(uid_of(body), Memory())
         live = self._live(body) if spec is not None else None
         self._reader.want(body, spec, live, memory)
-        seen = await self._reader.read(body, spec, invalid, live, memory)
+        try:
+            seen = await self._reader.read(body, spec, invalid, live, memory)
+        except FrozenMeanwhile as frozen:
+            return _not_begun(body, frozen)
         seen = replace(seen, tick=replace(seen.tick, pauses=len(self._memories)))
         decision = decide(seen)
         if live is not None and decision.action is None:
@@ -125,7 +130,10 @@ class PauseReconciler:
         # What they tell was for this look: it is in the status now.
         memory.scaler.zeroed.clear()
         memory.scaler.annotated.clear()
-        body = await self._act(body, live, decision, memory)
+        try:
+            body = await self._act(body, live, decision, memory)
+        except FrozenMeanwhile as frozen:
+            return _not_begun(body, frozen)
         memory.waits = decision.waits
         # Thousands of pauses are kept: rows that the status has are read from it.
         if decision.rows or memory.rows is not None:
@@ -179,9 +187,11 @@ class PauseReconciler:
             case None:
                 pass
             case AddFinalizer():
-                return await in_thread(
-                    self._parts.executor, self._parts.kube.set_finalizers, PAUSES, body, [*finalizers, plan.FINALIZER]
-                )
+                # With it the pause has begun, and goes on also through a connection that is frozen.
+                add = functools.partial(self._parts.kube.set_finalizers, PAUSES, body, [*finalizers, plan.FINALIZER])
+                if live is not None:
+                    add = functools.partial(begin, self._parts.live.is_frozen, live, add)
+                return await in_thread(self._parts.executor, add)
             case RemoveFinalizer():
                 return await in_thread(self._parts.executor, self._parts.kube.set_finalizers, PAUSES, body, finalizers)
             case ChangeHolds(changes):
@@ -228,3 +238,8 @@ class PauseReconciler:
             # Also when it failed: what of it is there is to be read, not guessed.
             memory.wrote_s = loop.time()
         _log.info("%s: wrote %d hold(s), released %d", label_of(body), len(changes.write), len(changes.release))
+
+
+def _not_begun(body: Object, frozen: FrozenMeanwhile) -> Pass:
+    _log.info("%s: %s, and it pauses nothing", label_of(body), frozen)
+    return Pass(body, 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import Field, StrictBool
 
@@ -14,6 +14,14 @@ from tidegate.resources.fields import Count, Duration, GroupPattern, Timestamp, 
 from tidegate.resources.rules import rule, unique
 from tidegate.resources.spark import SparkSpec
 from tidegate.resources.storage import BackupStorage
+
+TAKE: Final = "tidegate.io/take-backup"
+"""The annotation by which a backup is asked for beside the schedule: when, in ``ASKED_FORMAT``. One is taken if the
+newest backup was due before that."""
+
+ASKED_FORMAT: Final = "%Y-%m-%dT%H:%M:%SZ"
+
+MOST_LISTED: Final = 100
 
 
 class KeepSpec(ResourceModel):
@@ -116,6 +124,10 @@ class OffsetBackupStatus(StatusModel):
 
     last: BackupStatus | None = None
     """The newest one."""
+
+    backups: Annotated[tuple[BackupStatus, ...], Field(max_length=MOST_LISTED)] = ()
+    """The backups in the current storage that this version or a later one has taken and that spec.keep keeps, the
+    newest first, at most 100. There may be older ones in the storage."""
 
     next: Timestamp | None = None
     """When the next one is due. Absent while one is being taken."""

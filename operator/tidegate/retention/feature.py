@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
@@ -11,7 +12,7 @@ from typing import Final, TypeVar
 
 from tidegate.audit.records import Action
 from tidegate.connection.allow import GROUP_NOT_ALLOWED, group_not_allowed
-from tidegate.connection.freezing import held_back
+from tidegate.connection.freezing import FrozenMeanwhile, begin, held_back
 from tidegate.connection.live import Live
 from tidegate.connection.observer import Observer
 from tidegate.kafka.errors import GroupNotEmpty, KafkaFailure, NotAuthorized, Refused
@@ -51,10 +52,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the feature acts through. ``patient_executor``: for calls that may take seconds. ``now``: aware, UTC."""
+    """What the feature acts through. ``is_frozen``: whether a connection is now, so that nothing is committed.
+    ``patient_executor``: for calls that may take seconds. ``now``: aware, UTC."""
 
     kube: Kube
     observer: Observer
+    is_frozen: Callable[[Live], bool]
     executor: Executor
     patient_executor: Executor
     metrics: RetentionMetrics
@@ -265,6 +268,9 @@ class RetentionFeature:
             # Somebody has joined since the look; they keep their place themselves.
             _log.info("%s", error)
             return Done()
+        except FrozenMeanwhile as frozen:
+            _log.info("group %s: %s, and its offsets are left as they are", seen.group.group_id, frozen)
+            return Done()
         except (NotAuthorized, Refused) as error:
             return Done(
                 refusal=f"{error}. Keeping offsets takes Read on group {seen.group.group_id} and on its topics, and "
@@ -278,14 +284,10 @@ class RetentionFeature:
         wanted: Mapping[TopicPartition, Commit],
         found: Mapping[TopicPartition, Commit],
     ) -> frozenset[TopicPartition]:
-        return await in_thread(
-            self._parts.patient_executor,
-            policy.live.kafka.retention.commit,
-            seen.group.group_id,
-            wanted,
-            found,
-            retention_ms=seen.kept_for_ms,
+        commit = functools.partial(
+            policy.live.kafka.retention.commit, seen.group.group_id, wanted, found, retention_ms=seen.kept_for_ms
         )
+        return await in_thread(self._parts.patient_executor, begin, self._parts.is_frozen, policy.live, commit)
 
     async def _restore(
         self, policy: PolicyView, seen: Seen, wanted: Mapping[TopicPartition, Commit]
@@ -296,9 +298,8 @@ class RetentionFeature:
             return kafka.retention.commit(group_id, wanted, {}, retention_ms=seen.kept_for_ms)
 
         attribution = attribution_of(label_of(policy.body), policy.live.audit, Action.RESTORE)
-        return await in_thread(
-            self._parts.patient_executor, commit_recorded, kafka, group_id, wanted, commit, attribution
-        )
+        restore = functools.partial(commit_recorded, kafka, group_id, wanted, commit, attribution)
+        return await in_thread(self._parts.patient_executor, begin, self._parts.is_frozen, policy.live, restore)
 
     async def _memory(self, policy: PolicyView) -> Known:
         if policy.key not in self._memories:

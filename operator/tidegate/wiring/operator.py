@@ -206,7 +206,13 @@ def _retention(shared: Shared) -> RetentionFeature:
     metrics = RetentionMetrics(shared.metrics.registry)
     return RetentionFeature(
         RetentionParts(
-            shared.kube, shared.observer, shared.executor, shared.patient_executor, metrics, shared.clock.now
+            shared.kube,
+            shared.observer,
+            shared.live.is_frozen,
+            shared.executor,
+            shared.patient_executor,
+            metrics,
+            shared.clock.now,
         )
     )
 
@@ -235,6 +241,7 @@ def _injection(
     return InjectionFeature(
         InjectionParts(
             pods=PodsClient(shared.api_client),
+            is_frozen=shared.live.is_frozen,
             index=index,
             agent=agent,
             webhook=shared.settings.webhook_address is not None,

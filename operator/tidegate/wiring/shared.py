@@ -127,7 +127,7 @@ def share(settings: Settings, open_kube: Callable[..., KubeClient], stirred: Cal
         ),
         live=live,
         files=ConnectionFiles(settings.runtime_directory),
-        topics=TopicsOfConnections(patient_executor, settings.idle_tick_s, live.topics_checked),
+        topics=TopicsOfConnections(patient_executor, settings.idle_tick_s, live.topics_checked, live.is_frozen),
         sharing=Sharing(Shard(settings.shard, settings.shards), live),
     )
 

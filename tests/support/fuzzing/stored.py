@@ -18,7 +18,7 @@ from tidegate.inject import certificates
 from tidegate.jobs import runner_local
 from tidegate.jobs.errors import RunnerFailure
 from tidegate.offset_backup import document as backups
-from tidegate.offset_backup import manifest, order
+from tidegate.offset_backup import manifest, order, wanted
 from tidegate.policy import memory
 from tidegate.reset import codec
 from tidegate.reset.config_map_store import ConfigMapRunStore
@@ -26,6 +26,7 @@ from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.document import StoreFailure
 from tidegate.reset.planning.offsets_csv import BadOffsetsFile, parse_offsets, write_offsets
 from tidegate.reset.store import Run
+from tidegate.resources.offset_backup import TAKE
 from tidegate.retention import last_offsets
 from tidegate.stuck import told
 from tidegate.versions import NewerVersion
@@ -269,6 +270,12 @@ TARGETS: Final = (
         ("tidegate.offset_backup.manifest:due_of",),
         (b"manifests/20261126T120000Z.json", b"data/20261126T120000Z-nightly-1"),
         lambda data: manifest.due_of(_text(data)),
+    ),
+    Target(
+        "backup-asked-for",
+        ("tidegate.offset_backup.wanted:asked_for",),
+        (b"2026-11-26T12:00:00Z",),
+        lambda data: wanted.asked_for({"metadata": {"annotations": {TAKE: _text(data)}}}),
     ),
     Target(
         "offsets-csv",

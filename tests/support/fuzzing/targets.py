@@ -24,6 +24,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "tidegate.audit.codec:attribution_of": _ENVIRONMENT,
     "tidegate.cli.acls:_from_file": _USERS,
     "tidegate.cli.auditing:_since": _USERS,
+    "tidegate.cli.backup_time:at_of": _USERS,
     "tidegate.cli.env:_from_file": _USERS,
     "tidegate.cli.options:parse_options": _USERS,
     "tidegate.cli.options:parse_topic": _USERS,

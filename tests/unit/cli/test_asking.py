@@ -8,8 +8,10 @@ import pytest
 
 from support.fake_kafka import FakeClock
 from support.fake_kube import FakeKube
-from tidegate.cli.asking import created, followed, in_own_name, manifest, reset_parser, run_reset
+from tidegate.cli import following
+from tidegate.cli.asking import created, in_own_name, manifest, reset_parser, run_reset
 from tidegate.cli.errors import CommandFailed, UsageError
+from tidegate.cli.following import reset_step
 from tidegate.cli.main import main
 from tidegate.cli.screen import Screen
 from tidegate.kube.ports import RESETS, KubeUnavailable, Object
@@ -103,7 +105,7 @@ def saying(phase: str, message: str, **more: str) -> dict[str, Any]:
 
 def follow(*statuses: dict[str, Any]) -> tuple[bool, list[str]]:
     kube, shown = Story(*statuses), io.StringIO()
-    done = followed(kube, kube.made, FakeClock(), 60, Screen(io.StringIO(), shown))
+    done = following.follow(kube, RESETS, kube.made, reset_step, FakeClock(), 60, Screen(io.StringIO(), shown))
     return done, shown.getvalue().splitlines()
 
 
@@ -124,7 +126,7 @@ def test_one_that_fails_is_no_success(phase: str) -> None:
 def test_one_that_is_refused_or_takes_too_long_is_waited_for_no_longer() -> None:
     with pytest.raises(CommandFailed, match="is refused"):
         follow(saying("Pending", "no such group", Stalled="True"))
-    with pytest.raises(CommandFailed, match="has not ended in time"):
+    with pytest.raises(CommandFailed, match="is not there in time"):
         follow(saying("Planning", "it is planned"))
 
 
@@ -134,7 +136,7 @@ def test_another_one_of_the_same_name_is_not_taken_for_the_one_that_was_created(
     FakeKube.create(kube, RESETS, "ns", "r", {}, CREATED)
 
     with pytest.raises(CommandFailed, match="was deleted, and another one has its name"):
-        followed(kube, kube.made, FakeClock(), 60, Screen(io.StringIO(), io.StringIO()))
+        following.follow(kube, RESETS, kube.made, reset_step, FakeClock(), 60, Screen(io.StringIO(), io.StringIO()))
 
 
 def test_whoever_has_a_plan_wait_for_an_approval_is_named_as_the_requester() -> None:

@@ -44,7 +44,7 @@ class World:
         self.live = LiveConnections()
         self.changed: list[tuple[str, str]] = []
         self.executor = ThreadPoolExecutor(1)
-        self.topics = TopicsOfConnections(self.executor, 60, self.live.topics_checked)
+        self.topics = TopicsOfConnections(self.executor, 60, self.live.topics_checked, self.live.is_frozen)
         self.opens: Callable[[Connection], FakeKafka] = lambda _connection: self.kafka
         self.observer = Observer(self.executor, active_tick_s=3600, idle_tick_s=3600, looked=self._looked)
         self.reconciler = ConnectionReconciler(
@@ -295,7 +295,10 @@ def test_a_connection_is_frozen_at_once_and_stays_open(world: World, *, answers:
     assert world.metric("tidegate_connection_frozen") == 1
     said = find_condition(read_status(ConnectionStatus, world.body).conditions, FROZEN)
     assert said is not None
-    assert said.message == "frozen by alice since 2026-11-27T03:12:00Z: INC-4711. Nothing new begins"
+    assert (
+        said.message
+        == "frozen by alice since 2026-11-27T03:12:00Z: INC-4711. Nothing new begins; what has begun goes on"
+    )
     assert frozen_step(world.body).done
 
     world.kube.change(CONNECTIONS, "ns", "kafka", spec={"bootstrapServers": "127.0.0.1:9092"})

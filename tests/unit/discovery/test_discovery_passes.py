@@ -92,7 +92,7 @@ class Operator:
         self.live = live_of(world.kafka, "c", world.allow)
         lives.put(self.live)
         self.observer.connect("c", "ns/kafka", world.kafka, world.kafka.control)
-        topics = TopicsOfConnections(world.executor, 0.05, lives.topics_checked)
+        topics = TopicsOfConnections(world.executor, 0.05, lives.topics_checked, lives.is_frozen)
         self.feature = DiscoveryFeature(
             Parts(self.observer, topics, lives.is_frozen, world.executor, world.clock, lambda _uid: None, world.metrics)
         )

@@ -409,11 +409,32 @@ def test_a_bad_command_config_is_told_before_anything_is_asked(
         assert f"--command-config {config}: " in capsys.readouterr().err
 
     config.write_text("request.timeout.ms=soon\n")
-    assert main(["why", "g", "--bootstrap-server", "127.0.0.1:1", "--command-config", str(config)]) == 1
-    assert "settings are refused: Invalid value for configuration property" in capsys.readouterr().err
+    for more in ([], ["-c", "prod"], ["--bootstrap-server", "127.0.0.1:1"]):
+        assert main(["why", "g", *more, "--command-config", str(config)]) == 1
+        said = capsys.readouterr().err
+        assert f"--command-config {config}: a setting is refused: Invalid value for configuration property" in said
+        assert "(request.timeout.ms of Kafka)" in said
+        assert "Correct it in that file, or leave it out" in said
     assert asked == []
     config.write_text("security.protocol=SSL\n")
     for more in ([], ["-c", "prod"]):
         main(["why", "g", *more, "--command-config", str(config)])
         assert "Kafka: no --bootstrap-server was given" in capsys.readouterr().out
     assert len(asked) == 2
+
+
+def test_a_connection_without_a_cluster_to_read_it_from_is_refused_and_what_to_do_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+
+    assert main(["why", "g", "-c", "shop/prod"]) == 1
+    told = capsys.readouterr()
+    assert "--connection shop/prod is read from Kubernetes" in told.err
+    assert "set KUBECONFIG or --context, or give --bootstrap-server" in told.err
+    assert "Kafka was not reached" not in told.out
+
+    # Given the servers, it only says whose resources are meant.
+    main(["why", "g", "-c", "shop/prod", "--bootstrap-server", "127.0.0.1:1"])
+    assert "resources in Kubernetes: no cluster is configured" in capsys.readouterr().out

@@ -15,6 +15,7 @@ from support.fake_kafka import FakeKafka
 from support.fake_pods import FakePods
 from support.live import live_of
 from support.served_webhook import CONNECTION, POLICY
+from tidegate.connection.live import Live
 from tidegate.inject.environment import injection_of
 from tidegate.inject.feature import InjectionFeature, Parts
 from tidegate.inject.index import PolicyIndex
@@ -66,10 +67,12 @@ def feature(
     *,
     webhook: bool = True,
     obeyed: Callable[[str, str], None] = lambda _namespace, _name: None,
+    is_frozen: Callable[[Live], bool] = lambda _live: False,
 ) -> InjectionFeature:
     return InjectionFeature(
         Parts(
             pods=pods,
+            is_frozen=is_frozen,
             index=index_of_one(),
             agent=AgentImage("agent:1", "Never"),
             webhook=webhook,

@@ -192,7 +192,18 @@ class World:
         document = self.document
         at = self.clock.now()
         order = document.order
-        made = Backup(order.storage, "c", order.due, at, f"{order.storage.uri}/x", 3, 12, 4096, unread, "g: no")
+        made = Backup(
+            order.storage,
+            "c",
+            order.due,
+            at,
+            f"{order.storage.uri}/cluster=c/schedule=s/data/{order.attempt}",
+            3,
+            12,
+            4096,
+            unread,
+            "g: no",
+        )
         result = Result(at, failure=failure) if failure else Result(at, made)
         [key] = self.documents
         self.documents[key] = encode_document(replace(document, result=result))
@@ -620,3 +631,61 @@ def test_an_order_of_a_newer_version_is_left_alone(world: World) -> None:
 
     assert world.condition.reason != "WrittenByNewerVersion"
     assert world.metrics.registry.get_sample_value("tidegate_written_by_newer_version", {"kind": "OffsetBackup"}) == 0
+
+
+# --- asked for by hand ------------------------------------------------------------------------------------------------
+
+
+def test_one_that_is_asked_for_is_made_and_the_schedule_goes_on(world: World) -> None:
+    world.keep(3)
+    world.end_job()
+    world.keep(3)
+    world.clock.sleep(600)
+    asked = world.clock.now().replace(microsecond=0)
+    annotate(world, f"{asked:%Y-%m-%dT%H:%M:%SZ}")
+    world.keep(3)
+    assert (world.attempts(), world.document.order.due) == (["1", "2"], asked)
+    world.end_job()
+    world.keep(3)
+    assert [one.due for one in world.last.backups] == [asked, asked.replace(minute=0, second=0)]
+    assert world.last.next == asked.replace(minute=0, second=0) + HOUR
+    assert world.last.last == world.last.backups[0]
+
+    world.clock.sleep(3600)
+    world.keep(3)
+    assert world.attempts() == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "now", "2026-11-20 12:10:00", "9999-99-99T00:00:00Z", "2026-11-20T12:10:00+01:00"]
+)
+def test_what_is_no_time_asks_for_nothing(world: World, text: str) -> None:
+    world.keep(3)
+    world.end_job()
+    world.clock.sleep(600)
+    annotate(world, text)
+    world.keep(3)
+    assert world.attempts() == ["1"]
+
+
+def annotate(world: World, text: str) -> None:
+    body = {**world.body, "metadata": {**world.body["metadata"], "annotations": {"tidegate.io/take-backup": text}}}
+    world.kube.restore(body, BACKUPS)
+
+
+def test_those_that_are_kept_are_listed_in_the_storage_of_now(world: World) -> None:
+    world.spec["keep"] = {"each": "2h", "daily": "24h"}
+    for _ in range(5):
+        world.keep(3)
+        world.end_job()
+        world.keep(3)
+        world.clock.sleep(3600)
+    oldest = world.last.backups[-1].due
+    assert [(one.due - oldest) / HOUR for one in world.last.backups] == [1, 0]
+    assert oldest == datetime(2026, 11, 20, 15, tzinfo=UTC)
+
+    world.spec["storage"] = ELSEWHERE
+    world.keep(3)
+    world.end_job()
+    world.keep(3)
+    assert [one.due for one in world.last.backups] == [world.last.last.due] if world.last.last else []

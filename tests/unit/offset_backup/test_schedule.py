@@ -37,6 +37,27 @@ def test_what_is_due_is_made_once(made: datetime | None, attempt: Attempt | None
     assert decide(at(13, 20), HOUR, made, attempt) == expected
 
 
+@pytest.mark.parametrize(
+    ("made", "attempt", "asked", "expected"),
+    [
+        pytest.param(at(13), None, at(13, 10), Take(at(13, 10)), id="beside the schedule"),
+        pytest.param(at(13, 10), None, at(13, 10), Wait(at(14)), id="it is there, and the schedule goes on"),
+        pytest.param(at(13, 15), None, at(13, 10), Wait(at(14)), id="there is a newer one"),
+        pytest.param(at(13), None, at(13, 21), Wait(at(14)), id="not before it is that time"),
+        pytest.param(at(12), None, at(12, 30), Take(at(13)), id="what is due by now is newer"),
+        pytest.param(None, None, at(13, 10), Take(at(13, 10)), id="the first"),
+        pytest.param(at(13), Attempt(at(13, 5)), at(13, 10), Wait(at(14)), id="not beside another one"),
+        pytest.param(at(13), Attempt(at(13, 10), at(13, 19), 2), at(13, 10), Wait(at(13, 21)), id="failed just now"),
+        pytest.param(at(13), Attempt(at(13, 10), at(13, 19), 9), at(13, 10), Wait(at(14)), id="the schedule is sooner"),
+        pytest.param(at(12), Attempt(at(13), at(13, 19), 9), at(13, 19), Take(at(13, 19)), id="asked after a failure"),
+    ],
+)
+def test_one_that_is_asked_for_is_made_once(
+    made: datetime | None, attempt: Attempt | None, asked: datetime, expected: Take | Wait
+) -> None:
+    assert decide(at(13, 20), HOUR, made, attempt, asked) == expected
+
+
 def test_a_schedule_that_is_done_is_quiet_until_the_next_due_time() -> None:
     decision = decide(at(13, 59), HOUR, at(13), None)
     assert decision == Wait(at(14))

@@ -84,13 +84,14 @@ class World:
             RetentionParts(
                 self.kube,
                 observer,
+                self.lives.is_frozen,
                 self.executor,
                 self.executor,
                 RetentionMetrics(self.registry, lambda: self.clock.now().timestamp()),
                 self.clock.now,
             )
         )
-        topics = TopicsOfConnections(self.executor, 0.05, self.lives.topics_checked)
+        topics = TopicsOfConnections(self.executor, 0.05, self.lives.topics_checked, self.lives.is_frozen)
         self.discovery = DiscoveryFeature(
             DiscoveryParts(
                 observer, topics, self.lives.is_frozen, self.executor, self.clock, lambda _uid: None, metrics

@@ -59,6 +59,7 @@ class World:
         # One thread for everything: the fake's clock knows no others.
         self.executor = ThreadPoolExecutor(1)
         self.live = live_of(self.kafka, "connection")
+        self.frozen = False
         self.status = PolicyStatus()
         self.feature = self.fresh_feature()
         self.resetting = False
@@ -70,7 +71,9 @@ class World:
         metrics = RetentionMetrics(self.registry, lambda: self.clock.now().timestamp())
         self.loop = asyncio.new_event_loop()
         self.run(self._connect(observer))
-        return RetentionFeature(Parts(self.kube, observer, self.executor, self.executor, metrics, self.clock.now))
+        return RetentionFeature(
+            Parts(self.kube, observer, lambda _: self.frozen, self.executor, self.executor, metrics, self.clock.now)
+        )
 
     async def _connect(self, observer: Observer) -> None:
         observer.connect(self.live.uid, "ns/kafka", self.kafka)

@@ -1,0 +1,250 @@
+"""``tidegate backup list``, ``take`` and ``show``: by what OffsetBackups say of the backups that they have taken.
+
+Backups lie where jobs of the operator reach them, and seldom whoever is at a terminal.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from tidegate.cli.acting import add_waiting, carried_out, found, timeout_of
+from tidegate.cli.backup_time import AT_HELP, at_of
+from tidegate.cli.errors import CommandFailed, Parser
+from tidegate.cli.reaching import add_kubernetes, add_output, dumped, namespace_of_options, with_namespace
+from tidegate.cli.screen import Screen
+from tidegate.printable import visible
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from tidegate.cli.following import Step
+    from tidegate.kube.client import KubeClient
+    from tidegate.kube.ports import Object
+    from tidegate.resources.offset_backup import BackupStatus, OffsetBackupStatus
+
+_HEADER: Final = ("NAME", "DUE", "TAKEN-AT", "GROUPS", "PARTITIONS", "UNREAD", "BYTES")
+
+
+# --- list -------------------------------------------------------------------------------------------------------------
+
+
+def list_parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="tidegate backup list",
+        description="List the backups that the OffsetBackups of a namespace have taken and keep, the newest first.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--group", metavar="GROUP", help="only of OffsetBackups that are to back up this group")
+    add_kubernetes(parser, of="of the OffsetBackups")
+    add_output(parser)
+    return parser
+
+
+def run_list(arguments: Sequence[str], screen: Screen) -> int:
+    """0, also where there are none; 1 where they can't be listed. Raises ``UsageError``."""
+    options = list_parser().parse_args(list(arguments))
+
+    def act(kube: KubeClient) -> bool:
+        from tidegate.kube.ports import BACKUPS, name_of
+
+        bodies = [
+            b for b in sorted(kube.list(BACKUPS), key=name_of) if options.group is None or covers(b, options.group)
+        ]
+        if options.output != "text":
+            rows = [_as_json(b, status) for b in bodies for status in taken(b)]
+            screen.show(dumped({"kind": "BackupList", "version": 1, "backups": rows}, options.output))
+            return True
+        screen.show(_table([(name_of(b), status) for b in bodies for status in taken(b)]))
+        for body in bodies:
+            if not taken(body):
+                screen.note(f"OffsetBackup {visible(name_of(body))} has taken none yet")
+        if not bodies:
+            of = "" if options.group is None else f" that is to back up group {visible(options.group)}"
+            screen.note(f"there is no OffsetBackup{of} in namespace {visible(namespace_of_options(options))}")
+        return True
+
+    return carried_out("tidegate backup list", options, act, screen)
+
+
+def covers(body: Object, group: str) -> bool:
+    """Whether the group is one of those that an OffsetBackup names; the connection may allow less."""
+    from tidegate.kafka.names import is_allowed
+
+    return is_allowed(group, tuple(map(str, (body.get("spec") or {}).get("groups") or ("*",))))
+
+
+def taken(body: Object) -> tuple[BackupStatus, ...]:
+    """The newest first. An earlier version of the operator names only its newest one."""
+    status = _status(body)
+    return status.backups or (() if status.last is None else (status.last,))
+
+
+def _status(body: Object) -> OffsetBackupStatus:
+    from tidegate.resources.base import read_status
+    from tidegate.resources.offset_backup import OffsetBackupStatus
+
+    return read_status(OffsetBackupStatus, body)
+
+
+def _as_json(body: Object, backup: BackupStatus) -> dict[str, Any]:
+    from tidegate.kube.ports import name_of, namespace_of
+
+    spec = body.get("spec") or {}
+    connection = (spec.get("connectionRef") or {}).get("name")
+    head = {"namespace": namespace_of(body), "name": name_of(body), "connection": connection}
+    return {**head, **backup.to_json()}
+
+
+def _table(rows: Sequence[tuple[str, BackupStatus]]) -> str:
+    from tidegate.resources.timestamps import format_timestamp
+
+    if not rows:
+        return ""
+    cells = [_HEADER] + [
+        (
+            visible(name),
+            format_timestamp(one.due),
+            format_timestamp(one.taken_at),
+            *map(str, (one.groups, one.partitions, one.unread, one.bytes)),
+        )
+        for name, one in rows
+    ]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(_HEADER))]
+    return "".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n" for row in cells
+    )
+
+
+# --- take -------------------------------------------------------------------------------------------------------------
+
+
+def take_parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="tidegate backup take",
+        description="Have an OffsetBackup take a backup now, in addition to its schedule, and wait until it is there.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("name", metavar="NAME", help="of the OffsetBackup")
+    parser.add_argument("--dry-run", action="store_true", help="let the API server judge it, and ask for nothing")
+    add_kubernetes(parser, of="its namespace")
+    add_output(parser)
+    add_waiting(parser, "15m")
+    return parser
+
+
+def run_take(arguments: Sequence[str], screen: Screen) -> int:
+    """0 once it is there, or was only to be asked for; 1 otherwise. Raises ``UsageError``."""
+    options = take_parser().parse_args(list(arguments))
+    timeout_s = timeout_of(options)
+
+    def act(kube: KubeClient) -> bool:
+        from tidegate.cli.following import follow
+        from tidegate.clock import SystemClock
+        from tidegate.kube.ports import BACKUPS
+        from tidegate.resources.offset_backup import ASKED_FORMAT, TAKE
+
+        clock, body = SystemClock(), found(kube, BACKUPS, options, options.name)
+        if (body.get("spec") or {}).get("suspend"):
+            raise CommandFailed(f"OffsetBackup {options.name} is suspended: set its spec.suspend to false first")
+        due, failures = when_to_take(body, clock.now()), _status(body).failures or 0
+        body = kube.annotate(BACKUPS, body, {TAKE: due.strftime(ASKED_FORMAT)}, dry_run=options.dry_run)
+        if options.no_wait or options.dry_run:
+            how = " (server dry run)" if options.dry_run else ""
+            screen.show(f"offsetbackup.tidegate.io/{options.name} is asked for a backup{how}\n")
+            return True
+
+        def step(newest: Object) -> Step:
+            return take_step(newest, due, failures)
+
+        if not follow(kube, BACKUPS, body, step, clock, timeout_s, screen):
+            return False
+        newest = found(kube, BACKUPS, options, options.name)
+        one = next((each for each in taken(newest) if each.due >= due), None)
+        if one is None:
+            raise CommandFailed(
+                f"OffsetBackup {options.name} has other storage now: look at it with tidegate backup list"
+            )
+        _show_one(newest, one, options.output, screen)
+        return True
+
+    return carried_out("tidegate backup take", options, act, screen)
+
+
+def when_to_take(body: Object, now: datetime) -> datetime:
+    """When it is to be due, in whole seconds: after the newest one, also where this machine's clock is behind."""
+    from datetime import timedelta
+
+    last = _status(body).last
+    whole = now.replace(microsecond=0)
+    return whole if last is None else max(whole, last.due + timedelta(seconds=1))
+
+
+def take_step(body: Object, due: datetime, failures: int) -> Step:
+    """``failures``: in a row, as they were when it was asked for."""
+    from tidegate.cli.following import Step
+    from tidegate.resources.conditions import BACKED_UP, STALLED, find_condition, is_true
+
+    status = _status(body)
+    said = find_condition(status.conditions, BACKED_UP)
+    line = "not begun" if said is None else f"{said.reason}: {said.message}"
+    if status.last is not None and status.last.due >= due:
+        return Step(line, done=True)
+    if is_true(status.conditions, STALLED):
+        return Step(line, refused="correct that")
+    if (status.failures or 0) > failures:
+        return Step(line, done=False)
+    under_way = status.next is None and status.launch is not None
+    return Step("it is being taken" if under_way else "it is asked for")
+
+
+# --- show -------------------------------------------------------------------------------------------------------------
+
+
+def show_parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="tidegate backup show",
+        description="Show when a backup was taken, and what of. With --group, where that group stands in it: the plan "
+        "of a restore, by an OffsetReset that waits for approval and is deleted again. Nothing is changed in Kafka.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("name", metavar="NAME", help="of the OffsetBackup")
+    parser.add_argument("--at", metavar="TIME", help=f"{AT_HELP}; absent, the newest")
+    parser.add_argument("--group", metavar="GROUP", help="show its partitions and offsets, and those of now")
+    add_kubernetes(parser, of="its namespace")
+    add_output(parser)
+    parser.add_argument("--timeout", default="15m", metavar="DURATION", help="with --group, how long to wait (15m)")
+    return parser
+
+
+def run_show(arguments: Sequence[str], screen: Screen) -> int:
+    """0; 1 where there is no such backup, or it can't be shown. Raises ``UsageError``."""
+    options = with_namespace(show_parser().parse_args(list(arguments)))
+    timeout_s, at = timeout_of(options), at_of(options)
+
+    def act(kube: KubeClient) -> bool:
+        from tidegate.kube.ports import BACKUPS
+
+        body = found(kube, BACKUPS, options, options.name)
+        if options.group is not None:
+            from tidegate.cli.restoring import show_group
+
+            return show_group(kube, body, options, timeout_s, screen)
+        one = next((each for each in taken(body) if at is None or each.taken_at <= at), None)
+        if one is None:
+            by = "" if at is None else f" by {options.at}"
+            raise CommandFailed(f"OffsetBackup {options.name} says of no backup that it had taken{by}")
+        _show_one(body, one, options.output, screen)
+        return True
+
+    return carried_out("tidegate backup show", options, act, screen)
+
+
+def _show_one(body: Object, one: BackupStatus, output: str, screen: Screen) -> None:
+    told = _as_json(body, one)
+    if output != "text":
+        screen.show(dumped({"kind": "Backup", "version": 1, **told}, output))
+        return
+    width = max(map(len, told))
+    screen.show("".join(f"{name:<{width}}  {visible(str(value))}\n" for name, value in told.items()))
