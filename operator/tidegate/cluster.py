@@ -11,11 +11,11 @@ from typing import Protocol
 from tidegate.audit.ports import AuditLog
 from tidegate.control.ports import ControlTopics
 from tidegate.kafka.offset_retention import OffsetRetention
-from tidegate.kafka.ports import ClusterReader, Membership, OffsetWriter, TopicWatch
+from tidegate.kafka.ports import CommittedReader, Membership, OffsetWriter, TopicWatch
 from tidegate.kafka.rights import Right
 
 
-class Kafka(ClusterReader, Protocol):
+class Kafka(CommittedReader, Protocol):
     """A connection to a cluster with all it offers."""
 
     @property

@@ -20,6 +20,7 @@ from tidegate.offset_mirror.metrics import MirrorMetrics
 from tidegate.retention.metrics import RetentionMetrics
 from tidegate.service.metrics import Metrics
 from tidegate.service.settings import Settings
+from tidegate.stuck.metrics import StuckMetrics
 
 PROJECT = CHART.parents[1]
 HOOK = "helm.sh/hook"
@@ -520,6 +521,7 @@ def test_prometheus_comes_with_a_token_where_the_metrics_ask_for_one() -> None:
 def _known_metrics() -> set[str]:
     metrics = Metrics()
     RetentionMetrics(metrics.registry)
+    StuckMetrics(metrics.registry)
     BackupMetrics(metrics.registry)
     MirrorMetrics(metrics.registry)
     InjectionMetrics(metrics.registry)

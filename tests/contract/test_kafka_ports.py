@@ -381,6 +381,22 @@ def test_record_times_where_an_offset_holds_no_record(world: World) -> None:
     assert world.kafka.record_times({gap_at_end: end - 1, gap_between: end - 1}) == {gap_between: AT + SECOND}
 
 
+def test_the_next_record_is_the_first_one_that_a_reader_of_committed_records_gets(world: World) -> None:
+    [full, gap, empty] = partitions = partitions_of(world.create_topic(3), 3)
+    world.append(full, [AT, AT + SECOND])
+    world.append(gap, [AT])
+    world.append_transaction(gap)
+    end = world.kafka.log_bounds(partitions)[gap].latest
+    world.append(gap, [AT + SECOND])
+    found = world.kafka.next_records({full: 1, gap: end - 1, empty: 0})
+    assert {p: (head.offset, head.at) for p, head in found.items()} == {
+        full: (1, AT + SECOND),
+        gap: (end, AT + SECOND),
+    }
+    assert world.kafka.next_records({full: 2}) == {}
+    assert world.kafka.last_stable_offsets([full, empty]) == {full: 2, empty: 0}
+
+
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 

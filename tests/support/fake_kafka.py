@@ -49,6 +49,7 @@ from tidegate.kafka.model import (
     LogBounds,
     Member,
     Offsets,
+    RecordHead,
     Subscription,
     Topic,
     TopicPartition,
@@ -121,12 +122,20 @@ class FakeClock:
 
 @dataclass(slots=True)
 class _Log:
-    """Records by offset with their timestamps in ms; offsets of markers and compacted records are missing."""
+    """Records by offset with their timestamps in ms; offsets of markers and compacted records are missing.
+
+    ``open_from``: the first record of an open transaction, where there is one.
+    """
 
     records: dict[int, int] = field(default_factory=dict)
     start: int = 0
     end: int = 0
     offline: bool = False
+    open_from: int | None = None
+
+    @property
+    def stable_end(self) -> int:
+        return self.end if self.open_from is None else self.open_from
 
 
 @dataclass(slots=True)
@@ -283,6 +292,15 @@ class FakeKafka:
         """Offsets without a record: transaction markers, or records that compaction took."""
         self._log(partition).end += offsets
 
+    def open_transaction(self, partition: TopicPartition) -> None:
+        """What is written from here on belongs to a transaction that stays open until ``end_transaction``."""
+        self._log(partition).open_from = self._log(partition).end
+
+    def end_transaction(self, partition: TopicPartition) -> None:
+        """It is committed, with a marker."""
+        self._log(partition).open_from = None
+        self.append_gap(partition)
+
     def delete_records(self, partition: TopicPartition, before: int) -> None:
         log = self._log(partition)
         log.start = max(log.start, min(before, log.end))
@@ -414,6 +432,20 @@ class FakeKafka:
     def log_bounds(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogBounds]:
         self._called("log_bounds")
         return {p: LogBounds(log.start, log.end) for p, log in self._led(partitions).items()}
+
+    def last_stable_offsets(self, partitions: Collection[TopicPartition]) -> Offsets:
+        self._called("last_stable_offsets")
+        return {p: log.stable_end for p, log in self._led(partitions).items()}
+
+    def next_records(self, positions: Offsets) -> Mapping[TopicPartition, RecordHead]:
+        self._called("next_records")
+        found = {}
+        for partition, log in self._led(positions).items():
+            first = min((o for o in log.records if positions[partition] <= o < log.stable_end), default=None)
+            if first is not None:
+                at = datetime.fromtimestamp(log.records[first] / 1000, UTC)
+                found[partition] = RecordHead(first, at, size=10, headers=0)
+        return found
 
     def offsets_at(self, times: Mapping[TopicPartition, datetime]) -> Mapping[TopicPartition, int | None]:
         self._called("offsets_at")

@@ -22,7 +22,7 @@ from dataclasses import replace
 from tidegate.connection.watched import Ask, Snapshot, Want, Watched, look_at
 from tidegate.control.ports import ControlTopics
 from tidegate.kafka.model import Offsets, Topic, TopicPartition
-from tidegate.kafka.ports import ClusterReader
+from tidegate.kafka.ports import CommittedReader
 
 
 class NotLookedAt(Exception):
@@ -58,7 +58,7 @@ class Observer:
         """By connection, what was wanted of it and by whom before it was opened, or opened anew."""
 
     def connect(
-        self, connection_uid: str, name: str, kafka: ClusterReader, control: ControlTopics | None = None
+        self, connection_uid: str, name: str, kafka: CommittedReader, control: ControlTopics | None = None
     ) -> None:
         """Look at this connection from now on; an earlier one of this uid is forgotten with all it saw.
 
@@ -169,6 +169,12 @@ class Observer:
     ) -> Mapping[TopicPartition, int]:
         """Where these logs end, read at most so long ago. Raises ``NotLookedAt`` and ``KafkaFailure``."""
         return await self._of(connection_uid).log_ends.get(partitions, max_age_s)
+
+    async def stable_ends(
+        self, connection_uid: str, partitions: Collection[TopicPartition], max_age_s: float
+    ) -> Mapping[TopicPartition, int]:
+        """Where these logs end for readers of committed records. Raises ``NotLookedAt`` and ``KafkaFailure``."""
+        return await self._of(connection_uid).stable_ends.get(partitions, max_age_s)
 
     def _of(self, connection_uid: str) -> Watched:
         watched = self._watched.get(connection_uid)

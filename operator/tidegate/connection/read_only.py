@@ -19,7 +19,7 @@ from tidegate.control.ports import ControlTopics
 from tidegate.control.records import Claim, ClaimKey, Hold, HoldKey, PartitionKey, PartitionSeen, Run, RunKey
 from tidegate.kafka.capabilities import Capabilities
 from tidegate.kafka.errors import Refused
-from tidegate.kafka.model import Cluster, Group, LogBounds, Offsets, Topic, TopicPartition
+from tidegate.kafka.model import Cluster, Group, LogBounds, Offsets, RecordHead, Topic, TopicPartition
 from tidegate.kafka.offset_expiry import RetentionSettings
 from tidegate.kafka.offset_records import GroupLog
 from tidegate.kafka.offset_retention import Commit, Commits, OffsetRetention
@@ -114,11 +114,17 @@ class ReadOnlyKafka:
     def log_bounds(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogBounds]:
         return self._kafka.log_bounds(partitions)
 
+    def last_stable_offsets(self, partitions: Collection[TopicPartition]) -> Offsets:
+        return self._kafka.last_stable_offsets(partitions)
+
     def offsets_at(self, times: Mapping[TopicPartition, datetime]) -> Mapping[TopicPartition, int | None]:
         return self._kafka.offsets_at(times)
 
     def record_times(self, positions: Offsets) -> Mapping[TopicPartition, datetime]:
         return self._kafka.record_times(positions)
+
+    def next_records(self, positions: Offsets) -> Mapping[TopicPartition, RecordHead]:
+        return self._kafka.next_records(positions)
 
     def topic_watch(self) -> TopicWatch:
         return self._kafka.topic_watch()

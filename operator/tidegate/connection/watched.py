@@ -18,7 +18,7 @@ from tidegate.control.gates import Gates
 from tidegate.control.ports import ControlTopics
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused
 from tidegate.kafka.model import Cluster, Group, Offsets, Topic, TopicPartition
-from tidegate.kafka.ports import ClusterReader
+from tidegate.kafka.ports import CommittedReader
 from tidegate.kafka_client.settings import BadConnection
 
 _ABOUT_TO_BE: Final = 0.5
@@ -103,7 +103,7 @@ class Task:
 class Watched:
     """One connection, what is known of it, and what is wanted."""
 
-    def __init__(self, name: str, kafka: ClusterReader, control: ControlTopics | None, executor: Executor) -> None:
+    def __init__(self, name: str, kafka: CommittedReader, control: ControlTopics | None, executor: Executor) -> None:
         self.name = name
         self.kafka = kafka
         self.control = control
@@ -128,6 +128,7 @@ class Watched:
         self.looking: asyncio.Task[Snapshot] | None = None
         self.committed: Together[str, Offsets] = Together(executor, functools.partial(_committed, kafka))
         self.log_ends: Together[TopicPartition, int] = Together(executor, functools.partial(_log_ends, kafka))
+        self.stable_ends: Together[TopicPartition, int] = Together(executor, functools.partial(_stable_ends, kafka))
         self.topics: Together[str, Topic] = Together(executor, functools.partial(_topics, kafka))
         self.all_topics: Together[None, Mapping[str, Topic]] = Together(executor, functools.partial(_all_topics, kafka))
 
@@ -274,7 +275,7 @@ def is_other(one: KafkaFailure | None, another: KafkaFailure | None) -> bool:
 
 
 def _described(
-    kafka: ClusterReader, groups: frozenset[str], apart: frozenset[str]
+    kafka: CommittedReader, groups: frozenset[str], apart: frozenset[str]
 ) -> tuple[Mapping[str, Group], Mapping[str, NotAuthorized]]:
     """One by one where the principal may not see one of them: whoever names such a group must not blind the others."""
     together = groups - apart
@@ -293,23 +294,27 @@ def _described(
     return described, refused
 
 
-def _committed(kafka: ClusterReader, groups: Collection[str]) -> Mapping[str, Offsets]:
+def _committed(kafka: CommittedReader, groups: Collection[str]) -> Mapping[str, Offsets]:
     return kafka.committed_of(groups)
 
 
-def _topics(kafka: ClusterReader, names: Collection[str]) -> Mapping[str, Topic]:
+def _topics(kafka: CommittedReader, names: Collection[str]) -> Mapping[str, Topic]:
     return kafka.topics(names)
 
 
-def _all_topics(kafka: ClusterReader, _: Collection[None]) -> Mapping[None, Mapping[str, Topic]]:
+def _all_topics(kafka: CommittedReader, _: Collection[None]) -> Mapping[None, Mapping[str, Topic]]:
     return {None: kafka.topics()}
 
 
-def _log_ends(kafka: ClusterReader, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+def _log_ends(kafka: CommittedReader, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
     return {partition: bounds.latest for partition, bounds in kafka.log_bounds(partitions).items()}
 
 
-def look_at(kafka: ClusterReader, task: Task) -> Snapshot:
+def _stable_ends(kafka: CommittedReader, partitions: Collection[TopicPartition]) -> Offsets:
+    return kafka.last_stable_offsets(partitions)
+
+
+def look_at(kafka: CommittedReader, task: Task) -> Snapshot:
     try:
         cluster = kafka.cluster() if task.cluster else None
         described, refused = _described(kafka, task.groups, task.apart)

@@ -23,6 +23,7 @@ from tidegate.resources.conditions import (
     FROZEN,
     PAUSED,
     READY,
+    RECORD_STUCK,
     RETAINED,
     STALLED,
     Condition,
@@ -191,6 +192,8 @@ def policy_told(policy: PolicySeen, now: datetime) -> Iterator[str]:
         keeps.append(f"starts partitions younger than {format_duration(spec.latest.max_age)} at their start")
     if spec.retention is not None:
         keeps.append("keeps committed offsets from expiring" if spec.retention.guard else "warns before offsets expire")
+    if spec.stuck_records is not None:
+        keeps.append("looks for records that consumers do not get past")
     if spec.consumers is not None:
         keeps.append(f"injects its settings into pods ({spec.consumers.format.value})")
     yield f"{name} {'; '.join(keeps) or 'asks for a reset only'}."
@@ -200,6 +203,15 @@ def policy_told(policy: PolicySeen, now: datetime) -> Iterator[str]:
     yield f"  {_ready(find_condition(status.conditions, READY))}"
     if spec.retention is not None and find_condition(status.conditions, RETAINED) is not None:
         yield f"  {_said(status.conditions, RETAINED)}"
+    if spec.stuck_records is not None and find_condition(status.conditions, RECORD_STUCK) is not None:
+        yield f"  {_said(status.conditions, RECORD_STUCK)}"
+    if status.stuck_records is not None:
+        for record in status.stuck_records.records:
+            if record.skip is not None:
+                yield (
+                    f"  To look at what would skip {visible(record.topic)}-{record.partition}@{record.offset}: "
+                    f"tidegate plan {quote(visible(record.skip))} -n {quote(visible(common.namespace))}"
+                )
     if status.retention is not None and status.retention.expires_at is not None:
         exact = "" if status.retention.exact else " at the earliest"
         yield f"  Without it the first offset would expire at {time_text(status.retention.expires_at, now)}{exact}."

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 
 
@@ -67,6 +68,17 @@ class Committed:
     offset: int
     leader_epoch: int | None = None
     metadata: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordHead:
+    """What may be told of a record without telling what is in it. ``size``: bytes of key and value. ``at``: its
+    timestamp; ``None`` where it has none, or one that no calendar has."""
+
+    offset: int
+    at: datetime | None
+    size: int
+    headers: int
 
 
 class GroupType(StrEnum):

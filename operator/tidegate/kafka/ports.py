@@ -12,7 +12,17 @@ from datetime import datetime
 from typing import Protocol
 
 from tidegate.kafka.capabilities import Capabilities
-from tidegate.kafka.model import Cluster, Generation, Group, LogBounds, Member, Offsets, Topic, TopicPartition
+from tidegate.kafka.model import (
+    Cluster,
+    Generation,
+    Group,
+    LogBounds,
+    Member,
+    Offsets,
+    RecordHead,
+    Topic,
+    TopicPartition,
+)
 from tidegate.resources.connection import GroupKind
 
 
@@ -81,6 +91,23 @@ class ClusterReader(Protocol):
         time after the year 9999, are absent.
 
         Reads one record a partition: meant for hundreds of partitions, not for tens of thousands.
+        """
+        ...
+
+
+class CommittedReader(ClusterReader, Protocol):
+    """What readers of committed records (isolation level read_committed) see, besides."""
+
+    def last_stable_offsets(self, partitions: Collection[TopicPartition]) -> Offsets:
+        """Where each log ends for readers of committed records: before the first that an open transaction has written,
+        or at its end (ListOffsets, isolation level read_committed). Raises ``UnknownPartitions``."""
+        ...
+
+    def next_records(self, positions: Offsets) -> Mapping[TopicPartition, RecordHead]:
+        """The first record at or after each position that a reader of committed records would be given; partitions
+        without one are absent. Needs Read on the topics.
+
+        Reads one record a partition, and takes a second or two where brokers do not answer: meant for few partitions.
         """
         ...
 

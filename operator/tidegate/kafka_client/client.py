@@ -27,6 +27,7 @@ from tidegate.kafka.model import (
     GroupType,
     LogBounds,
     Offsets,
+    RecordHead,
     Topic,
     TopicPartition,
 )
@@ -52,6 +53,7 @@ from tidegate.kafka_client.offset_requests import commits_of_many, fetch_many, f
 from tidegate.kafka_client.offset_retention import KafkaOffsetRetention
 from tidegate.kafka_client.own_rights import lacking
 from tidegate.kafka_client.probe import TRANSACTION_S, KafkaCapabilities, KafkaProbe
+from tidegate.kafka_client.record_heads import heads_of
 from tidegate.kafka_client.settings import BadConnection, kafka_python_config, librdkafka_config
 from tidegate.kafka_client.topic_watch import KafkaTopicWatch
 from tidegate.kafka_client.wire import Wire
@@ -326,6 +328,11 @@ class KafkaClient:
         finally:
             reader.close()
         return times
+
+    def next_records(self, positions: Offsets) -> Mapping[TopicPartition, RecordHead]:
+        bounds = self.log_bounds(list(positions))
+        wanted = {p: max(at, bounds[p].earliest) for p, at in positions.items() if at < bounds[p].latest}
+        return heads_of(self._reader("read_committed"), wanted) if wanted else {}
 
 
 def _nothing() -> None:

@@ -20,7 +20,8 @@ from tidegate.reset.runs import reasons
 from tidegate.reset.runs.request import run_uid
 from tidegate.resources.conditions import Refusal
 from tidegate.resources.offset_reset import OffsetResetStatus
-from tidegate.resources.reset import has_ended
+from tidegate.resources.reset import ApprovalMode, has_ended
+from tidegate.resources.stuck_records import SKIP_PREFIX
 from tidegate.threads import in_thread
 
 _log = logging.getLogger(__name__)
@@ -35,7 +36,8 @@ class Once:
     async def not_asked_for(self, body: Object) -> Refusal | None:
         """Why a reset that seems to be a policy's must not begin: there is no such policy, or it asks for another id.
 
-        An operator's process that was cut off may create one late, and whoever may create resets can name any owner.
+        An operator's process that was cut off may create one late, and whoever may create resets can name any owner. A
+        skip of a stuck record waits for an approval of its plan, which says what it would do by then.
         """
         policy = policy_of(body)
         if policy is None:
@@ -46,7 +48,7 @@ class Once:
         except NotFound:
             found = None
         asked = ((found.get("spec") or {}).get("reset") or {}).get("id") if found is not None else None
-        if found is not None and uid_of(found) == policy.uid and asked == key.id:
+        if found is not None and uid_of(found) == policy.uid and (asked == key.id or _is_offered(body, found, key.id)):
             return None
         return Refusal(
             reasons.NOT_ASKED_FOR,
@@ -102,6 +104,13 @@ class Once:
             await in_thread(self._parts.patient_executor, note)
         except KafkaFailure as failure:
             _log.warning("%s: how it ended is not in the control topic: %s", label_of(body), failure)
+
+
+def _is_offered(body: Object, policy: Object, reset_id: str) -> bool:
+    """Whether it is a skip of a stuck record, as the policy offers them: it changes nothing unless it is approved."""
+    offers = ((policy.get("spec") or {}).get("stuckRecords") or {}).get("prepareSkip") is True
+    is_manual = (body.get("spec") or {}).get("approval") == ApprovalMode.MANUAL.value
+    return offers and is_manual and reset_id.startswith(SKIP_PREFIX)
 
 
 def _is_its_own(ran: Run, body: Object) -> bool:

@@ -18,6 +18,7 @@ from tidegate.resources.policy import OffsetResetPolicySpec
 DISCOVERY: Final = "discovery"
 """``spec.discovery`` and ``spec.latest``, which say together where new partitions begin."""
 RETENTION: Final = "retention"
+STUCK_RECORDS: Final = "stuckRecords"
 
 Rank = tuple[bool, int, str, str]
 """Smaller is more specific."""
@@ -48,7 +49,11 @@ class Contender:
 
 
 def contender(body: Object, spec: OffsetResetPolicySpec) -> Contender:
-    parts = {DISCOVERY: spec.discovery or spec.latest, RETENTION: spec.retention}
+    parts = {
+        DISCOVERY: spec.discovery or spec.latest,
+        RETENTION: spec.retention,
+        STUCK_RECORDS: spec.stuck_records,
+    }
     return Contender(
         uid=uid_of(body),
         namespace=namespace_of(body),

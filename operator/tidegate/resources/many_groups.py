@@ -19,8 +19,8 @@ class TroubledGroup(ResourceModel):
     """The group's id."""
 
     reason: str
-    """What is wrong, as the condition Retained would say it of the group alone; LookFailed where it could not be looked
-    at."""
+    """What is wrong, as the condition Retained or RecordStuck would say it of the group alone; LookFailed where it
+    could not be looked at."""
 
     expires_at: Timestamp | None = None
     """When the first of its offsets would expire if nothing were done."""
@@ -52,7 +52,7 @@ class Overlap(ResourceModel):
     """Its name."""
 
     part: str
-    """What both ask for: discovery, which includes latest, or retention."""
+    """What both ask for: discovery, which includes latest, retention, or stuckRecords."""
 
     groups: Count
     """Of how many groups."""

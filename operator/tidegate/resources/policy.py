@@ -22,6 +22,7 @@ from tidegate.resources.many_groups import ManyGroupsStatus, Overlaps
 from tidegate.resources.reset import OF_ONE_GROUP, EarlierReset, RequestedReset, ResetSpec
 from tidegate.resources.rules import Rule, Transition, gone, immutable, not_new, rule
 from tidegate.resources.spark import SparkSpec
+from tidegate.resources.stuck_records import StuckRecordsSpec, StuckRecordsStatus
 from tidegate.resources.targets import LONGEST_RUN_ID, SNAPSHOT_IS_GONE
 
 _IMMUTABLE_UNDER_ONE_ID: Final = Transition(
@@ -74,6 +75,10 @@ class OffsetResetPolicySpec(SpecModel):
     """How the committed offsets of a group without members are kept past the brokers' retention of offsets
     (KIP-211)."""
 
+    stuck_records: StuckRecordsSpec | None = None
+    """Finds records that the group's consumers do not get past, such as poison records, reports them, and can prepare
+    a reset that skips them. Nothing is skipped unless somebody approves it."""
+
     snapshots: Annotated[dict[str, Any] | None, gone(_SNAPSHOTS_ARE_GONE)] = None
     """Not used any more, and refused: create an OffsetBackup instead."""
 
@@ -108,7 +113,7 @@ class OffsetResetPolicySpec(SpecModel):
     @property
     def keeps_something(self) -> bool:
         """Whether it asks for more than a reset."""
-        parts = (self.latest, self.discovery, self.consumers, self.retention)
+        parts = (self.latest, self.discovery, self.consumers, self.retention, self.stuck_records)
         return any(part is not None for part in parts)
 
     @rule(
@@ -221,6 +226,9 @@ class PolicyStatus(StatusModel):
     retention: RetentionStatus | None = None
     """How long the group's committed offsets are kept."""
 
+    stuck_records: StuckRecordsStatus | None = None
+    """Which records the group's consumers do not get past."""
+
     groups: ManyGroupsStatus | None = None
     """Of a policy with groups: how many there are, and the worst of them."""
 
@@ -236,5 +244,5 @@ class PolicyStatus(StatusModel):
     conditions: Conditions = ()
     """Ready is True when the state that this generation asks for is reached. Reconciling and Stalled are present while
     they are true. Reset says how the reset of status.reset stands: one that has failed leaves the policy Ready.
-    Retained describes the group's committed offsets, Injected the consumers' settings. Overridden is present while more
-    specific policies hold for groups of this one."""
+    Retained describes the group's committed offsets, RecordStuck whether a record holds up its consumers, and Injected
+    the consumers' settings. Overridden is present while more specific policies hold for groups of this one."""

@@ -61,6 +61,9 @@ from tidegate.retention.metrics import RetentionMetrics
 from tidegate.running import Operator
 from tidegate.service import health
 from tidegate.service.settings import Settings
+from tidegate.stuck.feature import Parts as StuckParts
+from tidegate.stuck.feature import StuckRecordsFeature
+from tidegate.stuck.metrics import StuckMetrics
 from tidegate.sweep.kept import KeptRuns
 from tidegate.sweep.kept import Parts as KeptParts
 from tidegate.sweep.sweeper import Parts as SweepParts
@@ -94,7 +97,8 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
     discovery = _discovery(shared, wake)
     retention = _retention(shared)
     injection = _injection(shared, index, agent, injecting, obeyed)
-    features = Features(all=(discovery, retention, injection), of_groups=(discovery, retention))
+    stuck = _stuck_records(shared)
+    features = Features(all=(discovery, retention, stuck, injection), of_groups=(discovery, retention, stuck))
     approvals, pauses = _approvals(shared), _pauses(shared)
     wake.pauses = pauses
     policies, resets = _resetting(shared, runners, clients, features, lambda: approvals.bodies)
@@ -209,6 +213,20 @@ def _retention(shared: Shared) -> RetentionFeature:
             shared.patient_executor,
             metrics,
             shared.clock.now,
+        )
+    )
+
+
+def _stuck_records(shared: Shared) -> StuckRecordsFeature:
+    return StuckRecordsFeature(
+        StuckParts(
+            shared.kube,
+            shared.observer,
+            shared.executor,
+            shared.patient_executor,
+            StuckMetrics(shared.metrics.registry),
+            shared.clock.now,
+            shared.clock.monotonic,
         )
     )
 

@@ -28,6 +28,7 @@ from tidegate.reset.planning.offsets_csv import BadOffsetsFile, parse_offsets, w
 from tidegate.reset.store import Run
 from tidegate.resources.offset_backup import TAKE
 from tidegate.retention import last_offsets
+from tidegate.stuck import told
 from tidegate.versions import NewerVersion
 
 _GROUP: Final = "payments"
@@ -95,6 +96,11 @@ def _check_remembered(read: remembered.Remembered) -> None:
     assert remembered.decode(json.loads(json.dumps(remembered.encode(read)))) == read
 
 
+def _check_told(known: told.Known) -> None:
+    assert told.encode(told.decode(json.loads(json.dumps(told.encode(known))))) == told.encode(known)
+    assert all(0 <= it.committed <= OFFSET_MAX for it in known.stuck.values())
+
+
 def _check_order(read: order.Order) -> None:
     assert all(c.isascii() and (c.isalnum() or c == "-") for c in read.schedule + read.attempt), "they name folders"
     assert order.decode_order(order.encode_order(read)) == read
@@ -133,6 +139,24 @@ def _certificates(data: bytes) -> Any:
     return certificates.read({name: value.encode() for name, value in config_map(data).items()})
 
 
+_STUCK: Final = {
+    "topics": {"orders": "ZXYbL0OQR2mMkbQ4tA1r7w"},
+    "pace": {"orders": {"0": [5, 4.5], "1": [2, 0.0]}},
+    "judged": 1,
+    "stuck": [
+        {
+            "partition": ["orders", 0],
+            "committed": 11,
+            "record": [12, 1795773600000, 20, 1],
+            "sinceMs": 1795773660000,
+            "verdict": "OneOfSeveral",
+            "among": [["orders", 0], ["orders", 1]],
+            "reset": "",
+            "made": False,
+        }
+    ],
+    "withdrawn": ["payments-skip-0123456789ab"],
+}
 _PROPERTIES: Final = b"bootstrap.servers = a:9092\n! no\nsasl.jaas.config: x \\\n  y\\u0041\nk\\ ey=v\n"
 
 TARGETS: Final = (
@@ -208,6 +232,14 @@ TARGETS: Final = (
         lambda data: remembered.decode(document(data)),
         (ValueError,),
         _check_remembered,
+    ),
+    Target(
+        "stuck-records",
+        ("tidegate.stuck.told:decode",),
+        (as_json(_STUCK),),
+        lambda data: told.decode(document(data)),
+        (ValueError,),
+        _check_told,
     ),
     Target(
         "backup-document",

@@ -281,6 +281,29 @@ def test_a_plan_that_is_outdated_is_approved_by_nothing_any_more(world: Approved
     assert world.effective("late") == ("False", "AlreadyApproved")
 
 
+def test_a_plan_that_would_skip_more_than_was_approved_is_refused(world: ApprovedWorld) -> None:
+    """The group has gone back since: by then other records lie before the target."""
+    world.ask(to={"offset": 60}, approval="Manual")
+    world.until("AwaitingApproval")
+    world.kafka.commit_directly("payments", {next(iter(world.kafka.committed("payments"))): 40})
+    world.approve()
+    world.passes()
+
+    assert (world.reset["phase"], world.condition("Failed")["reason"]) == ("Failed", "PlanOutdated")
+    assert "would be skipped than were approved" in world.condition("Failed")["message"]
+    assert world.offset == 40
+
+
+def test_a_plan_that_skips_less_by_now_than_was_approved_is_applied(world: ApprovedWorld) -> None:
+    world.ask(to={"offset": 60}, approval="Manual")
+    world.until("AwaitingApproval")
+    world.kafka.commit_directly("payments", {next(iter(world.kafka.committed("payments"))): 55})
+    world.approve()
+    world.passes()
+
+    assert (world.reset["phase"], world.offset) == ("Succeeded", 60)
+
+
 def test_one_that_comes_after_the_deadline_says_that_the_reset_has_ended(world: ApprovedWorld) -> None:
     world.ask(approval="Manual", deadline="30s")
     world.until("AwaitingApproval")

@@ -57,6 +57,8 @@ LOOKS: dict[str, Callable[[Kafka], Any]] = {
     "pending": lambda kafka: kafka.pending("payments", [T0]),
     "log_bounds": lambda kafka: kafka.log_bounds([T0]),
     "offsets_at": lambda kafka: kafka.offsets_at({T0: datetime(2026, 1, 1, tzinfo=UTC)}),
+    "last_stable_offsets": lambda kafka: kafka.last_stable_offsets([T0]),
+    "next_records": lambda kafka: kafka.next_records({T0: 0}),
     "record_times": lambda kafka: kafka.record_times({T0: 0}),
     "control.exist": lambda kafka: kafka.control.exist,
     "control.unreadable": lambda kafka: kafka.control.unreadable,

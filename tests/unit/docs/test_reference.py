@@ -14,6 +14,7 @@ from tidegate.offset_mirror.metrics import MirrorMetrics
 from tidegate.retention.metrics import RetentionMetrics
 from tidegate.service.metrics import Metrics
 from tidegate.service.settings import Settings
+from tidegate.stuck.metrics import StuckMetrics
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 ROOT = DOCS.parent
@@ -65,6 +66,7 @@ def test_every_metric_and_every_variable_has_a_row_with_its_meaning(generator: M
     tables = {name: row.findall(table) for name, table in generator.tables().items()}
     registry = Metrics().registry
     RetentionMetrics(registry)
+    StuckMetrics(registry)
     BackupMetrics(registry)
     MirrorMetrics(registry)
     real = {

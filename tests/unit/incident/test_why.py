@@ -276,6 +276,22 @@ def test_policies_and_connections_that_only_observe_are_told(kube: FakeKube) -> 
     assert "It only observes (spec.observe)" in text
 
 
+def test_a_record_that_the_group_does_not_get_past_is_told(kube: FakeKube) -> None:
+    spec = {"connectionRef": {"name": "prod"}, "group": GROUP, "stuckRecords": {"prepareSkip": True}}
+    kube.create(POLICIES, "shop", "look", spec, CREATED)
+    record = {"topic": "orders", "partition": 1, "offset": 20, "committed": 20, "since": CREATED}
+    record |= {"size": 7, "headers": 0, "skip": "look-skip-0123456789ab"}
+    message = "group payments does not get past record orders-1@20 (7 bytes, 0 header(s)): since then it stands"
+    stuck = condition("RecordStuck", "True", "Stuck", message)
+    with_status(kube, POLICIES, "look", {"conditions": [stuck], "stuckRecords": {"stuck": 1, "records": [record]}})
+
+    text = said(None, resources(kube))
+
+    assert "looks for records that consumers do not get past" in text
+    assert message in text
+    assert "To look at what would skip orders-1@20: tidegate plan look-skip-0123456789ab -n shop" in text
+
+
 def test_a_frozen_connection_is_told(kube: FakeKube) -> None:
     freeze = {"reason": "INC-4711\x1b[2J", "by": "alice"}
     kube.create(CONNECTIONS, "shop", "ice", {"bootstrapServers": "kafka:9092", "freeze": freeze}, CREATED)

@@ -341,6 +341,28 @@ def test_one_that_was_left_behind_when_the_policy_was_deleted_still_counts(world
     assert world.said("Ready") == ("True", "AlreadyRan")
 
 
+@pytest.mark.parametrize(
+    ("name", "approval", "offers", "phase"),
+    [
+        ("p-skip-0123456789ab", "Manual", True, "AwaitingApproval"),
+        ("p-skip-0123456789ab", "Automatic", True, "Pending"),
+        ("p-skip-0123456789ab", "Manual", False, "Pending"),
+        ("p-other", "Manual", True, "Pending"),
+    ],
+)
+def test_a_skip_that_the_policy_offers_waits_for_somebody_and_nothing_else_begins(
+    world: PolicyWorld, name: str, approval: str, offers: bool, phase: str
+) -> None:
+    spec = {**SPEC, "stuckRecords": {"prepareSkip": offers}}
+    world.kube.create(POLICIES, "ns", "p", spec, CREATED)
+    body = world.kube.get(POLICIES, "ns", "p")
+    world.kube.make(RESETS, body, name, {**SPEC, "to": {"offset": 51}, "approval": approval})
+
+    world.rounds(5)
+
+    assert (world.resets, world.offset) == ({name: phase}, 50)
+
+
 @pytest.mark.parametrize("owner", ["the policy", "a policy before it", "no policy"])
 def test_one_that_its_policy_does_not_ask_for_never_begins_and_blocks_nobody(world: PolicyWorld, owner: str) -> None:
     """Created late by a process that was cut off, or with an owner that somebody made up."""

@@ -31,6 +31,8 @@ def check_plan(context: RunContext) -> None:
     if context.run.request.manual_approval or context.claim.behind:
         # Planned a while ago, before somebody approved it or before another run was done.
         _check_directions(context)
+    if context.run.request.manual_approval:
+        _check_skipped(context)
 
 
 def _check_directions(context: RunContext) -> None:
@@ -49,6 +51,24 @@ def _check_directions(context: RunContext) -> None:
         raise PlanOutdated(
             f"the group has passed the target of {len(turned)} partition(s) since the plan was made, e.g. {first}: "
             f"target {targets[first]}, committed {turned[first]}. Plan anew under another reset id"
+        )
+
+
+def _check_skipped(context: RunContext) -> None:
+    """Where a group has gone back since, more records would be skipped than whoever approved it was told."""
+    targets = context.state.targets
+    now = context.view.committed(frozenset(targets))
+    more = {
+        p.topic_partition: now[p.topic_partition]
+        for p in context.plan.partitions
+        if p.committed is not None and p.committed < p.target and now.get(p.topic_partition, p.committed) < p.committed
+    }
+    if more:
+        first = min(more)
+        raise PlanOutdated(
+            f"the group has gone back in {len(more)} partition(s) since the plan was made, so more records would be "
+            f"skipped than were approved, e.g. {first}: target {targets[first]}, committed {more[first]}. Plan anew "
+            "under another reset id"
         )
 
 

@@ -1,0 +1,1 @@
+"""Records that their consumer does not get past: found, told of, and offered to be skipped."""

@@ -1,0 +1,273 @@
+"""One look at a policy's group: which partitions stand, at which record, and what is offered about it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from tidegate.connection.allow import GROUP_NOT_ALLOWED, group_not_allowed
+from tidegate.connection.live import Live
+from tidegate.connection.observer import Observer
+from tidegate.control.gates import Gates
+from tidegate.kafka.errors import NotAuthorized
+from tidegate.kafka.model import Group, GroupState, Offsets, RecordHead, TopicPartition
+from tidegate.kafka.names import is_allowed, is_internal
+from tidegate.kube.ports import Kube, KubeFailure, label_of, name_of, namespace_of
+from tidegate.policy.feature import FeatureOutcome, PolicyView, WholeView
+from tidegate.policy.memory import Document
+from tidegate.policy.precedence import STUCK_RECORDS
+from tidegate.resources.many_groups import TroubledGroup
+from tidegate.resources.policy import PolicyStatus
+from tidegate.resources.stuck_records import StuckRecordsSpec
+from tidegate.stuck.courses import Look, Pace, owners_of
+from tidegate.stuck.judging import Readable, judge, to_read
+from tidegate.stuck.metrics import StuckMetrics
+from tidegate.stuck.skip import Skips
+from tidegate.stuck.status import (
+    HOLDS_UNKNOWN,
+    NOT_READ,
+    UNREADABLE,
+    Counts,
+    happenings,
+    together,
+    told,
+    unknown,
+    without_stuck,
+)
+from tidegate.stuck.told import Known, decode, encode
+from tidegate.threads import in_thread
+
+_log = logging.getLogger(__name__)
+
+_NEVER_S: Final = 3600.0
+_SLOWEST_S: Final = 2.0
+_FASTEST_S: Final = 1.0
+_LOOKS: Final = 15
+"""In the time that a partition has to stand at least."""
+_GAP: Final = 4
+"""Times the time between two looks that they may be apart: after that nothing is made of the earlier one."""
+_TOPICS_S: Final = 30.0
+_READS: Final = 20
+"""Records of a group that are looked at in one pass."""
+_REFUSED_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the feature acts through. ``patient_executor``: for calls that may take seconds. ``monotonic``: seconds."""
+
+    kube: Kube
+    observer: Observer
+    executor: Executor
+    patient_executor: Executor
+    metrics: StuckMetrics
+    now: Callable[[], datetime]
+    monotonic: Callable[[], float]
+
+
+class StuckRecordsFeature:
+    """Implements ``tidegate.policy.feature.GroupFeature`` for ``spec.stuckRecords``."""
+
+    part = STUCK_RECORDS
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._skips = Skips(parts.kube, parts.executor)
+        self._known: dict[str, Known] = {}
+        self._names: dict[str, tuple[str, str, str]] = {}
+        """Namespace, policy and group, by key."""
+
+    async def reconcile(self, policy: PolicyView) -> FeatureOutcome:
+        spec = policy.spec.stuck_records
+        if spec is None:
+            if not await self._let_go(policy):
+                return FeatureOutcome(policy.status, again_after_s=_SLOWEST_S)
+            return FeatureOutcome(without_stuck(policy.status), again_after_s=_NEVER_S)
+        message = group_not_allowed(policy.live.label, policy.live.allow, "spec.group", policy.group)
+        if message is not None:
+            await self.forget(policy.key)
+            return FeatureOutcome(unknown(policy, GROUP_NOT_ALLOWED, message))
+        known = await self._recalled(policy)
+        if policy.resetting:
+            # What moves now is no progress of the consumers.
+            known.begin_anew()
+            return FeatureOutcome(policy.status, again_after_s=_tick_s(spec))
+        return await self._looked(policy, spec, known)
+
+    async def forget(self, key: str) -> None:
+        self._known.pop(key, None)
+        self._parts.observer.drop(_holder(key))
+        names = self._names.pop(key, None)
+        if names is not None:
+            self._parts.metrics.gone(*names)
+
+    async def disconnected(self, key: str) -> None:
+        await self.forget(key)
+
+    def with_news(self, uid: str) -> Mapping[str, Document]:  # noqa: ARG002 - the protocol's signature
+        return {}
+
+    def without(self, status: PolicyStatus) -> PolicyStatus:
+        return without_stuck(status)
+
+    def together(self, whole: WholeView) -> tuple[PolicyStatus, Sequence[TroubledGroup]]:
+        if whole.spec.stuck_records is None:
+            return self.without(whole.status), ()
+        return together(whole)
+
+    async def _let_go(self, policy: PolicyView) -> bool:
+        """What was offered is taken back, and what is known forgotten; whether that is done. Where the status says
+        nothing of it there is nothing, and the memory needs not be read."""
+        if policy.key not in self._known and policy.status.stuck_records is None:
+            return True
+        known = await self._recalled(policy)
+        for partition in tuple(known.stuck):
+            known.end(partition)
+        await self._skips.withdraw(policy, known)
+        if known.withdrawn:
+            return False
+        await policy.memory.note(self.part, None)
+        await self.forget(policy.key)
+        return True
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    async def _looked(self, policy: PolicyView, spec: StuckRecordsSpec, known: Known) -> FeatureOutcome:
+        observer, uid, tick_s = self._parts.observer, policy.live.uid, _tick_s(spec)
+        observer.want(_holder(policy.key), uid, policy.group, active=True, gates=True, tick_s=tick_s / 2)
+        snapshot = await observer.newest(uid, group=policy.group, gates=True)
+        if snapshot.failure is not None:
+            known.begin_anew()
+            raise snapshot.failure
+        if snapshot.gates is None:
+            known.begin_anew()
+            message = f"whether Tidegate holds partitions can't be read, so none is judged: {snapshot.gates_failure}"
+            return FeatureOutcome(unknown(policy, HOLDS_UNKNOWN, message), again_after_s=_REFUSED_S)
+        group, gates = snapshot.groups[policy.group], snapshot.gates
+        if gates.claims.queue(policy.group):
+            known.begin_anew()  # another operator's or a command's run has the group, or is about to
+            return FeatureOutcome(policy.status, again_after_s=tick_s)
+        committed = await observer.committed(uid, policy.group, tick_s / 2)
+        committed = {p: at for p, at in committed.items() if _covers(p.topic, policy)}
+        owners = {p: owner for p, owner in owners_of(group).items() if p in committed}
+        known.topics_are(await self._topic_ids(policy.live, {p.topic for p in (*owners, *known.stuck)}))
+        ends = await observer.stable_ends(uid, list(owners), tick_s / 2) if owners else {}
+        waiting = await self._waiting(policy.live, committed, ends, tick_s)
+        look = Look(self._parts.monotonic(), owners, committed, ends, _withheld(gates, policy.group, owners))
+        known.courses.take(look, _GAP * tick_s)
+        after_s = spec.after.total_seconds()
+        try:
+            await self._read(policy.live, known, after_s)
+        except NotAuthorized as failure:
+            return FeatureOutcome(unknown(policy, UNREADABLE, str(failure)), again_after_s=_REFUSED_S)
+        return await self._told(policy, spec, known, group, look, waiting)
+
+    async def _told(
+        self, policy: PolicyView, spec: StuckRecordsSpec, known: Known, group: Group, look: Look, waiting: int
+    ) -> FeatureOutcome:
+        judged = judge(known.courses, known.readable, spec.after.total_seconds())
+        now_ms = int(self._parts.now().timestamp() * 1000)
+        # Of a group that nobody reads it is not known whether it would get past the record.
+        standing: Offsets = {} if group.is_vacant else look.committed
+        changes = known.settle(standing, judged, look.at_s, now_ms)
+        note = await self._offer(policy, spec, known)
+        counts = _counts(known, look, waiting)
+        names = self._names[policy.key] = namespace_of(policy.body), name_of(policy.body), policy.group
+        self._parts.metrics.group_is(*names, stuck=len(known.stuck), judged=counts.judged)
+        self._parts.metrics.found(len(changes.found))
+        for partition, stuck in changes.found.items():
+            _log.info("%s: group %s stands at %s@%d", label_of(policy.body), policy.group, partition, stuck.head.offset)
+        if group.state is GroupState.UNKNOWN:
+            message = f"who owns what can't be told for a group of type {group.type}: nothing is judged"
+            return FeatureOutcome(unknown(policy, NOT_READ, message))
+        await self._remember(policy, known)
+        status = told(policy, known, counts, note)
+        return FeatureOutcome(status, happenings(policy.group, changes), _tick_s(spec))
+
+    async def _offer(self, policy: PolicyView, spec: StuckRecordsSpec, known: Known) -> str:
+        """Resets to skip what is stuck, and to take back; why none is prepared, where one is asked for."""
+        note = ""
+        try:
+            if spec.prepare_skip:
+                note = await self._skips.prepare(policy, known)
+            else:
+                known.withdraw_all()
+            await self._skips.withdraw(policy, known)
+        except KubeFailure as failure:
+            # What was found is told all the same.
+            return f"No reset is prepared or taken back yet: {failure}"
+        return note
+
+    async def _topic_ids(self, live: Live, names: Collection[str]) -> Mapping[str, str]:
+        topics = await self._parts.observer.topics(live.uid, names, _TOPICS_S) if names else {}
+        return {name: topic.topic_id for name, topic in topics.items()}
+
+    async def _waiting(self, live: Live, committed: Offsets, ends: Offsets, tick_s: float) -> int:
+        """Of how many partitions what comes next belongs to a transaction that is open."""
+        at_end = [p for p, end in ends.items() if committed[p] >= end]
+        logs = await self._parts.observer.log_ends(live.uid, at_end, tick_s) if at_end else {}
+        return sum(logs.get(p, 0) > ends[p] for p in at_end)
+
+    async def _read(self, live: Live, known: Known, after_s: float) -> None:
+        """Look at the records that partitions stand at. Raises ``KafkaFailure``."""
+        wanted = dict(sorted(to_read(known.courses, known.readable, after_s).items())[:_READS])
+        if not wanted:
+            return
+        heads = await in_thread(self._parts.patient_executor, _heads, live, wanted)
+        at_s = self._parts.monotonic()
+        for partition, offset in wanted.items():
+            known.readable[partition] = Readable(offset, heads.get(partition), at_s)
+
+    # --- remembering --------------------------------------------------------------------------------------------------
+
+    async def _recalled(self, policy: PolicyView) -> Known:
+        if policy.key not in self._known:
+            document = await policy.memory.recall(self.part)
+            try:
+                known = decode(document) if document is not None else Known()
+            except ValueError as error:
+                _log.warning("%s: group %s: %s; it begins anew", label_of(policy.body), policy.group, error)
+                known = Known()
+            self._known[policy.key] = known
+        return self._known[policy.key]
+
+    async def _remember(self, policy: PolicyView, known: Known) -> None:
+        """What is stuck at once, and which partitions can be judged; how fast they are read now and then."""
+        document = encode(known)
+        before = await policy.memory.recall(self.part) or {}
+        urgent = any(before.get(name, []) != document[name] for name in ("stuck", "withdrawn", "judged"))
+        await policy.memory.note(self.part, document, urgent=urgent)
+
+
+def _holder(key: str) -> str:
+    return f"stuck/{key}"
+
+
+def _tick_s(spec: StuckRecordsSpec) -> float:
+    return max(_FASTEST_S, min(_SLOWEST_S, spec.after.total_seconds() / _LOOKS))
+
+
+def _covers(topic: str, policy: PolicyView) -> bool:
+    asked = policy.spec.topics is None or is_allowed(topic, policy.spec.topics)
+    return asked and not is_internal(topic) and is_allowed(topic, policy.live.allow.topics)
+
+
+def _withheld(gates: Gates, group: str, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+    limited = {key.topic_partition for key in gates.limits if key.group == group}
+    return frozenset(p for p in partitions if p in limited or gates.holders(group, p))
+
+
+def _counts(known: Known, look: Look, waiting: int) -> Counts:
+    paces = known.courses.paces
+    judged = sum(paces.get(p, Pace()).is_known for p in look.owners)
+    return Counts(len(look.owners), judged, waiting)
+
+
+def _heads(live: Live, wanted: Offsets) -> Mapping[TopicPartition, RecordHead]:
+    """Of those whose committed offset the log still reaches: what comes before it is gone and holds up nobody."""
+    bounds = live.kafka.log_bounds(list(wanted))
+    return live.kafka.next_records({p: at for p, at in wanted.items() if bounds[p].earliest <= at})

@@ -1,0 +1,112 @@
+"""The ``OffsetReset`` that would skip a stuck record: prepared, and taken back once the group gets past the record.
+
+It waits for an ``OffsetResetApproval``. Its target is an offset, not a number of records, so that it means the same
+record whenever it is applied; and a plan that was approved is refused once the group has passed its target, or has gone
+back, so that more would be skipped (``tidegate.reset.applying.plan_check``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Executor
+from dataclasses import replace
+from typing import Any, Final
+
+from tidegate.connection.freezing import held_back
+from tidegate.kafka.model import TopicPartition
+from tidegate.kube.ports import RESETS, Conflict, Kube, NotFound, Object, label_of, name_of, namespace_of
+from tidegate.offset_reset.reading import status_is_readable, status_of
+from tidegate.policy.feature import PolicyView
+from tidegate.policy.template import is_controlled_by
+from tidegate.resources.policy import reset_name_problem
+from tidegate.resources.reset import ResetPhase
+from tidegate.stuck.judging import Verdict
+from tidegate.stuck.told import Known, Stuck, reset_id
+from tidegate.threads import in_thread
+
+_KEPT: Final = "168h"
+"""For how long it waits for an approval, and is kept after its end."""
+_UNTOUCHED: Final = (None, ResetPhase.PENDING, ResetPhase.PLANNING, ResetPhase.AWAITING_APPROVAL)
+
+
+class Skips:
+    """Belongs to the event loop's thread. All calls raise ``KubeFailure``."""
+
+    def __init__(self, kube: Kube, executor: Executor) -> None:
+        self._kube, self._executor = kube, executor
+
+    async def prepare(self, policy: PolicyView, known: Known) -> str:
+        """Create what is missing, each once: one that somebody has deleted was declined. Which ones are to be created
+        is written down a pass before. Returns why none is created, where that is so."""
+        note = _cannot(policy)
+        for partition, stuck in sorted(known.stuck.items()):
+            if stuck.verdict is not Verdict.STUCK or stuck.made or note:
+                continue
+            if not stuck.reset:
+                name = f"{name_of(policy.body)}-{reset_id(policy.group, partition, stuck)}"
+                known.stuck[partition] = replace(stuck, reset=name)
+                continue
+            if not await self._make(policy, partition, stuck):
+                return f"No reset is prepared: OffsetReset {stuck.reset} is there, and is not this policy's: delete it"
+            known.stuck[partition] = replace(stuck, made=True)
+        return note
+
+    async def _make(self, policy: PolicyView, partition: TopicPartition, stuck: Stuck) -> bool:
+        """Whether it is there, and the policy's."""
+        try:
+            await in_thread(
+                self._executor, self._kube.make, RESETS, policy.body, stuck.reset, skip_spec(policy, partition, stuck)
+            )
+        except Conflict:
+            there = await self._there(policy, stuck.reset)  # a pass before a crash has made it
+            return there is not None and is_controlled_by(there, policy.body)
+        return True
+
+    async def withdraw(self, policy: PolicyView, known: Known) -> None:
+        """Delete those that were not approved; what has begun is ended by whoever looks after it."""
+        for name in sorted(known.withdrawn):
+            there = await self._there(policy, name)
+            if there is not None and not _is_untouched(there, policy.body):
+                there = None
+            # Nothing is deleted where it has changed since: the next pass looks again.
+            if there is None or await in_thread(self._executor, self._kube.remove, RESETS, there):
+                known.withdrawn -= {name}
+
+    async def _there(self, policy: PolicyView, name: str) -> Object | None:
+        try:
+            return await in_thread(self._executor, self._kube.get, RESETS, namespace_of(policy.body), name)
+        except NotFound:
+            return None
+
+
+def skip_spec(policy: PolicyView, partition: TopicPartition, stuck: Stuck) -> Mapping[str, Any]:
+    """Of the OffsetReset that has the group go on behind the record."""
+    return {
+        "connectionRef": policy.body["spec"]["connectionRef"],
+        "group": policy.group,
+        "partitions": [{"topic": partition.topic, "partitions": [partition.partition]}],
+        "to": {"offset": stuck.head.offset + 1},
+        "approval": "Manual",
+        # Nobody has asked for it: whoever approves it is somebody else.
+        "requester": f"OffsetResetPolicy {label_of(policy.body)}",
+        "deadline": _KEPT,
+        "ttlAfterFinished": _KEPT,
+        "evidence": {"level": "Counts"},
+    }
+
+
+def _cannot(policy: PolicyView) -> str:
+    """Why no reset is prepared."""
+    why = held_back(policy.live)
+    if why is not None:
+        return f"No reset is prepared: {why.message}"
+    problem = reset_name_problem(name_of(policy.body), "skip-000000000000")
+    return f"No reset is prepared: {problem}" if problem is not None else ""
+
+
+def _is_untouched(there: Object, policy: Object) -> bool:
+    """Whether it is the policy's own, and nobody has approved it."""
+    if not is_controlled_by(there, policy) or not status_is_readable(there):
+        return False
+    status = status_of(there)
+    return status.phase in _UNTOUCHED and status.approval is None and status.approved_digest is None

@@ -1,0 +1,92 @@
+"""Records that consumers do not get past, beside groups that are well: real API server, real broker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from confluent_kafka import Producer
+
+from apiserver.offsets import committed
+from devstack import KafkaCluster
+from support.operator_process import Resources, condition_of, until
+from support.stack_fixtures import MakeTopic, Unique
+from support.stuck_groups import Flow, Reader, running
+
+
+def stuck_status(resources: Resources, policy: str) -> dict[str, Any]:
+    found: dict[str, Any] = resources.get_policy(policy).get("status", {}).get("stuckRecords") or {}
+    return found
+
+
+def test_a_planted_record_is_found_and_skipped_once_somebody_approves(
+    shared: Resources, kafka: KafkaCluster, make_topic: MakeTopic, unique: Unique
+) -> None:
+    topics = {kind: make_topic(2) for kind in ("poisoned", "idle", "slow", "waiting")}
+    groups = {kind: unique(kind) for kind in topics}
+    flow = Flow(kafka.bootstrap, {topics["poisoned"]: 2, topics["slow"]: 2, topics["waiting"]: 2})
+    readers = {
+        "poisoned": Reader(kafka.bootstrap, groups["poisoned"], topics["poisoned"]),
+        "idle": Reader(kafka.bootstrap, groups["idle"], topics["idle"]),
+        "slow": Reader(kafka.bootstrap, groups["slow"], topics["slow"], batch=20),
+        "waiting": Reader(kafka.bootstrap, groups["waiting"], topics["waiting"]),
+    }
+    for kind, group in groups.items():
+        shared.policy(kind, group, stuckRecords={"after": "5s", "prepareSkip": True})
+    with running(flow, *readers.values()):
+        for kind in ("poisoned", "slow", "waiting"):
+
+            def all_judged(kind: str = kind) -> bool:
+                return stuck_status(shared, kind).get("judged") == 2
+
+            until(all_judged, f"group {kind} was seen to read", timeout_s=90)
+        # An open transaction: what comes after it is nothing that a reader of committed records is given.
+        blocker = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": unique("tx"), "log_level": 0})
+        blocker.init_transactions(30)
+        blocker.begin_transaction()
+        for partition in range(2):
+            blocker.produce(topics["waiting"], b"undecided", partition=partition)
+        assert blocker.flush(30) == 0
+
+        offset = flow.plant(topics["poisoned"], 1)
+        found = until(lambda: stuck_status(shared, "poisoned").get("records"), "the record is found", timeout_s=30)
+        assert [(r["topic"], r["partition"], r["offset"], r["committed"]) for r in found] == [
+            (topics["poisoned"], 1, offset, offset)
+        ]
+        assert (found[0]["size"], found[0]["headers"], "oneOf" in found[0]) == (7, 1, False)
+        condition = condition_of(shared.get_policy("poisoned"), "RecordStuck")
+        assert (condition["status"], condition["reason"]) == ("True", "Stuck")
+        assert f"{topics['poisoned']}-1@{offset}" in condition["message"]
+        assert "RecordStuck" in [reason for reason, _ in shared.events("poisoned")]
+
+        skip = until(lambda: stuck_status(shared, "poisoned")["records"][0].get("skip"), "a reset is prepared")
+        prepared = shared.wait_phase(skip, "AwaitingApproval")
+        assert prepared["spec"]["to"] == {"offset": offset + 1}
+        assert prepared["status"]["plan"]["recordsSkipped"] == 1
+        # It stands while nobody approves, and the others are left alone.
+        assert committed(kafka.bootstrap, groups["poisoned"], topics["poisoned"], 2)[1] == offset
+        for kind in ("idle", "slow", "waiting"):
+            assert not stuck_status(shared, kind).get("records"), kind
+        waiting = condition_of(shared.get_policy("waiting"), "RecordStuck")
+        assert waiting["status"] == "False"
+        assert "2 partition(s) consumers of committed records wait for a transaction that is open" in waiting["message"]
+        assert (1, offset) not in readers["poisoned"].read
+
+        shared.approve(skip)
+        done = shared.wait_phase(skip, "Succeeded", "Failed", "RolledBack")
+        assert done["status"]["phase"] == "Succeeded", done["status"]
+        until(lambda: (1, offset + 1) in readers["poisoned"].read, "the consumer goes on behind it")
+        until(lambda: not stuck_status(shared, "poisoned").get("records"), "nothing is stuck any more")
+        assert "RecordPassed" in [reason for reason, _ in shared.events("poisoned")]
+        blocker.abort_transaction(30)
+    # Nothing else was skipped.
+    for kind in ("poisoned", "slow", "waiting"):
+        for partition in range(2):
+            read = {at for p, at in readers[kind].read if p == partition}
+            missing = set(range(max(read))) - read
+            expected = {offset} if (kind, partition) == ("poisoned", 1) else set()
+            assert (kind, partition, missing - undecided(kind, missing)) == (kind, partition, expected)
+
+
+def undecided(kind: str, missing: set[int]) -> set[int]:
+    """Of the aborted transaction one record and its marker are no records to anybody."""
+    return missing if kind == "waiting" and len(missing) <= 2 else set()

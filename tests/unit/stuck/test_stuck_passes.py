@@ -1,0 +1,431 @@
+"""Passes of the feature over a group in memory: what is told, offered, taken back, and kept over a restart."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from support.fake_kafka import FakeClock, FakeConsumer, FakeKafka
+from support.fake_kube import FakeKube
+from support.live import live_of
+from support.virtual_time import AtOnce, VirtualLoop
+from tidegate.connection.observer import Observer
+from tidegate.control.records import Hold, HoldKey
+from tidegate.kafka.errors import NotAuthorized
+from tidegate.kafka.model import GroupState, TopicPartition
+from tidegate.kube.ports import POLICIES, RESETS, KubeUnavailable, Object, name_of, uid_of
+from tidegate.policy.feature import FeatureOutcome, PolicyView
+from tidegate.policy.memory import GroupMemory, PolicyMemory
+from tidegate.resources.base import parse_spec
+from tidegate.resources.conditions import RECORD_STUCK, find_condition
+from tidegate.resources.offset_reset import parse_offset_reset
+from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
+from tidegate.stuck.feature import Parts, StuckRecordsFeature
+from tidegate.stuck.metrics import StuckMetrics
+from tidegate.stuck.told import Known, decode, encode
+
+GROUP = "payments"
+P = TopicPartition("orders", 0)
+CREATED = "2026-11-20T11:59:00Z"
+
+
+class World:
+    """A policy `p` with `stuckRecords` for a group of one member, and a topic with one partition."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.kafka = FakeKafka(self.clock)
+        self.kafka.create_topic("orders", 1)
+        self.kafka.control.ensure()
+        self.kube = FakeKube()
+        self.spec: dict[str, Any] = {
+            "connectionRef": {"name": "kafka"},
+            "group": GROUP,
+            "stuckRecords": {"prepareSkip": True},
+        }
+        self.kube.create(POLICIES, "ns", "p", self.spec, CREATED)
+        self.live = live_of(self.kafka, "connection")
+        self.status = PolicyStatus()
+        self.resetting = False
+        self.consumer = FakeConsumer(self.kafka, GROUP, ["orders"], auto_commit_s=None, poll_s=10.0).start()
+        while self.kafka.groups([GROUP])[GROUP].state is not GroupState.STABLE:
+            self.clock.sleep(1)
+        self.commit(0)
+        self.restart()
+
+    def restart(self) -> None:
+        """What a new process begins with: nothing in memory."""
+        self.executor = AtOnce()
+        self.loop = VirtualLoop(self.clock)
+        observer = Observer(self.executor, active_tick_s=1.0, idle_tick_s=5.0)
+        self.registry = CollectorRegistry()
+        self.loop.run_until_complete(self._connect(observer))
+        self.feature = StuckRecordsFeature(
+            Parts(
+                self.kube,
+                observer,
+                self.executor,
+                self.executor,
+                StuckMetrics(self.registry),
+                self.clock.now,
+                self.clock.monotonic,
+            )
+        )
+        self.memory = self._fresh_memory()
+
+    async def _connect(self, observer: Observer) -> None:
+        observer.connect(self.live.uid, "ns/kafka", self.kafka, self.kafka.control)
+
+    def _fresh_memory(self) -> PolicyMemory:
+        return PolicyMemory(self.kube, self.executor, self.body, many=False)
+
+    @property
+    def body(self) -> Object:
+        return self.kube.get(POLICIES, "ns", "p")
+
+    def asks(self, **stuck_records: Any) -> None:
+        self.spec["stuckRecords"] = stuck_records
+        self.kube.change(POLICIES, "ns", "p", spec=self.spec)
+
+    def commit(self, offset: int) -> None:
+        assert self.kafka._member_commit(GROUP, self.consumer.member_id, self.consumer._generation, {P: offset})
+
+    def keep(self) -> FeatureOutcome:
+        """One pass, whose status, Events and memory are written after it."""
+        spec = parse_spec(OffsetResetPolicySpec, self.body)
+        view = PolicyView(
+            self.body,
+            spec,
+            self.status,
+            self.live,
+            self.clock.now(),
+            self.resetting,
+            GroupMemory(self.memory, GROUP),
+        )
+        kept = self.loop.run_until_complete(self.feature.reconcile(view))
+        self.status = kept.status
+        for happening in kept.happenings:
+            self.kube.record(self.body, happening)
+        self.loop.run_until_complete(self.memory.write(int(self.clock.now().timestamp() * 1000)))
+        return kept
+
+    def run(self, seconds: float, step: Callable[[], None] = lambda: None) -> None:
+        until = self.clock.now() + timedelta(seconds=seconds)
+        while self.clock.now() < until:
+            step()
+            self.clock.sleep(min(self.keep().again_after_s, 5))
+
+    def produce(self) -> None:
+        self.kafka.append(P, [self.clock.now()])
+
+    def read_well(self) -> None:
+        """All that is there was read and committed; another record comes."""
+        self.commit(self.kafka.log_bounds([P])[P].latest)
+        self.produce()
+
+    def get_stuck(self) -> int:
+        """A group that was read well until now; the offset at which it stands."""
+        self.run(30, self.read_well)
+        self.run(40, self.produce)
+        return self.kafka.committed(GROUP)[P]
+
+    @property
+    def told(self) -> list[str]:
+        return [happening.reason for happening in self.kube.happenings_of("p")]
+
+    @property
+    def said(self) -> tuple[str, str]:
+        condition = find_condition(self.status.conditions, RECORD_STUCK)
+        assert condition is not None
+        return condition.status.value, condition.reason
+
+    @property
+    def stuck(self) -> list[int]:
+        assert self.status.stuck_records is not None
+        return [record.offset for record in self.status.stuck_records.records]
+
+    @property
+    def resets(self) -> list[Object]:
+        return list(self.kube.list(RESETS))
+
+    def sample(self, name: str) -> float | None:
+        return self.registry.get_sample_value(name, {"namespace": "ns", "policy": "p", "group": GROUP})
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_stuck_record_is_told_once_and_its_skip_offered(world: World) -> None:
+    offset = world.get_stuck()
+    assert world.said == ("True", "Stuck")
+    assert world.stuck == [offset]
+    assert world.told.count("RecordStuck") == 1
+    assert world.sample("tidegate_stuck_records") == 1
+    [reset] = world.resets
+    spec = parse_offset_reset(reset)
+    assert (spec.to.offset, spec.approval.value, spec.group) == (offset + 1, "Manual", GROUP)
+    assert spec.requester == "OffsetResetPolicy ns/p"
+    assert reset["spec"]["partitions"] == [{"topic": "orders", "partitions": [0]}]
+    assert reset["metadata"]["ownerReferences"][0]["uid"] == uid_of(world.body)
+    assert world.status.stuck_records is not None
+    assert world.status.stuck_records.records[0].skip == name_of(reset)
+
+
+def test_once_the_group_gets_past_it_the_offer_is_taken_back(world: World) -> None:
+    offset = world.get_stuck()
+    world.commit(offset + 1)
+    world.run(4)
+    assert world.said == ("False", "NoneStuck")
+    assert world.resets == []
+    assert world.told == ["RecordStuck", "RecordPassed"]
+    assert world.sample("tidegate_stuck_records") is None
+
+
+@pytest.mark.parametrize(
+    "status", [{"phase": "AwaitingApproval", "approvedDigest": "ab" * 32}, {"phase": "Succeeded"}, {"phase": "Failed"}]
+)
+def test_one_that_was_approved_or_has_ended_is_not_taken_back(world: World, status: dict[str, Any]) -> None:
+    offset = world.get_stuck()
+    [reset] = world.resets
+    world.kube.replace_status(RESETS, reset, status)
+    world.commit(offset + 1)
+    world.run(4)
+    assert len(world.resets) == 1
+
+
+def test_one_that_somebody_has_deleted_is_not_offered_again(world: World) -> None:
+    world.get_stuck()
+    [reset] = world.resets
+    world.kube.delete(RESETS, "ns", name_of(reset), CREATED)
+    world.run(20, world.produce)
+    world.restart()
+    world.run(20, world.produce)
+    assert world.resets == []
+    assert world.said == ("True", "Stuck")
+
+
+def test_a_name_that_is_taken_is_told(world: World) -> None:
+    world.run(30, world.read_well)
+    while not (world.status.stuck_records and world.status.stuck_records.records):
+        world.produce()
+        world.clock.sleep(world.keep().again_after_s)
+    [stuck] = world.feature._known[uid_of(world.body)].stuck.values()
+    assert stuck.reset
+    world.kube.create(RESETS, "ns", stuck.reset, {"group": "theirs"}, CREATED)
+    world.run(4, world.produce)
+    condition = find_condition(world.status.conditions, RECORD_STUCK)
+    assert condition is not None
+    assert f"OffsetReset {stuck.reset} is there, and is not this policy's" in condition.message
+    assert world.status.stuck_records is not None
+    assert world.status.stuck_records.records[0].skip is None
+
+
+def test_none_is_offered_unless_it_is_asked_for_and_then_no_more(world: World) -> None:
+    world.asks()
+    world.get_stuck()
+    assert world.said == ("True", "Stuck")
+    assert world.resets == []
+    world.asks(prepareSkip=True)
+    world.run(4, world.produce)
+    assert len(world.resets) == 1
+    world.asks()
+    world.run(4, world.produce)
+    assert world.resets == []
+
+
+def test_without_the_feature_nothing_is_left_of_it(world: World) -> None:
+    world.get_stuck()
+    world.spec.pop("stuckRecords")
+    world.kube.change(POLICIES, "ns", "p", spec=world.spec)
+    world.keep()
+    assert world.resets == []
+    assert world.status.stuck_records is None
+    assert find_condition(world.status.conditions, RECORD_STUCK) is None
+    assert world.sample("tidegate_stuck_records") is None
+
+
+def test_a_policy_that_never_asked_for_it_has_nothing_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.spec.pop("stuckRecords")
+    world.kube.change(POLICIES, "ns", "p", spec=world.spec)
+
+    def read(*_: Any) -> Any:
+        raise AssertionError("its memory is read")
+
+    monkeypatch.setattr(world.memory, "recall", read)
+    assert world.keep().status == PolicyStatus()
+
+
+def test_an_offer_that_changes_as_it_is_taken_back_is_taken_back_later(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.get_stuck()
+    world.spec.pop("stuckRecords")
+    world.kube.change(POLICIES, "ns", "p", spec=world.spec)
+    with monkeypatch.context() as patched:
+        patched.setattr(world.kube, "remove", lambda *_: False)
+        assert world.keep().again_after_s < 10
+    assert len(world.resets) == 1
+    world.restart()
+    world.keep()
+    assert world.resets == []
+    assert world.status.stuck_records is None
+
+
+def test_what_was_told_outlives_the_process_and_is_not_told_again(world: World) -> None:
+    offset = world.get_stuck()
+    assert world.status.stuck_records is not None
+    since = world.status.stuck_records.records[0].since
+    world.restart()
+    world.run(4, world.produce)
+    assert world.stuck == [offset]
+    assert world.status.stuck_records.records[0].since == since
+    assert world.told.count("RecordStuck") == 1
+    assert len(world.resets) == 1
+
+
+def test_what_the_group_got_past_while_nobody_looked_is_stuck_no_more(world: World) -> None:
+    world.get_stuck()
+    world.restart()
+    world.commit(world.kafka.log_bounds([P])[P].latest)
+    world.keep()
+    assert world.said[0] != "True"
+    assert world.resets == []
+
+
+def test_after_a_restart_the_time_begins_anew(world: World) -> None:
+    world.run(30, world.read_well)
+    world.run(14, world.produce)
+    world.restart()
+    world.run(14, world.produce)
+    assert world.stuck == []
+    world.run(20, world.produce)
+    assert len(world.stuck) == 1
+
+
+def test_a_held_partition_is_not_judged(world: World) -> None:
+    world.run(30, world.read_well)
+    world.kafka.control.hold({HoldKey(GROUP, "orders", 0, "pause/c/u"): Hold("INC-1")})
+    world.run(120, world.produce)
+    assert world.stuck == []
+
+
+def test_holds_that_can_not_be_read_leave_nothing_to_judge(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.run(30, world.read_well)
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise NotAuthorized("Read on topic __tidegate")
+
+    monkeypatch.setattr(world.kafka.control, "read", refuse)
+    world.run(60, world.produce)
+    assert world.said == ("Unknown", "HoldsUnknown")
+    assert "RecordStuck" not in world.told
+
+
+def test_before_enough_was_seen_nothing_is_judged(world: World) -> None:
+    world.run(60, world.produce)
+    assert world.said == ("Unknown", "NotJudged")
+
+
+def test_a_run_that_moves_offsets_is_no_progress_and_no_standstill(world: World) -> None:
+    world.run(30, world.read_well)
+    world.resetting = True
+    world.run(120, world.produce)
+    world.resetting = False
+    world.run(14, world.produce)
+    assert world.stuck == []
+    assert "RecordStuck" not in world.told
+
+
+def test_a_short_run_lets_the_time_begin_anew_as_well(world: World) -> None:
+    world.run(30, world.read_well)
+    world.run(14, world.produce)
+    world.resetting = True
+    world.run(2, world.produce)
+    world.resetting = False
+    world.run(14, world.produce)
+    assert world.stuck == []
+
+
+def test_an_open_transaction_is_told_as_such(world: World) -> None:
+    world.run(30, world.read_well)
+    world.commit(world.kafka.log_bounds([P])[P].latest)
+    world.kafka.open_transaction(P)
+    world.run(120, world.produce)
+    assert world.stuck == []
+    condition = find_condition(world.status.conditions, RECORD_STUCK)
+    assert condition is not None
+    assert "In 1 partition(s) consumers of committed records wait for a transaction that is open" in condition.message
+
+
+def test_a_group_that_loses_its_members_is_not_known_to_be_stuck(world: World) -> None:
+    world.get_stuck()
+    world.consumer.close()
+    world.run(6)
+    assert world.said == ("Unknown", "NotRead")
+    assert world.resets == []
+
+
+def test_records_that_may_not_be_read_are_no_finding(world: World) -> None:
+    world.run(30, world.read_well)
+    for _ in range(10):
+        world.kafka.fail("next_records", NotAuthorized("Read on topic orders"))
+    world.run(60, world.produce)
+    assert world.said == ("Unknown", "RecordsUnreadable")
+    assert "RecordStuck" not in world.told
+
+
+def test_a_topic_that_was_created_again_is_another_one(world: World) -> None:
+    world.get_stuck()
+    world.kafka.delete_topic("orders")
+    world.kafka.create_topic("orders", 1)
+    world.clock.sleep(60)
+    world.keep()
+    assert world.status.stuck_records is None or world.stuck == []
+
+
+def test_an_api_server_that_refuses_the_offer_does_not_hide_the_finding(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> Any:
+        raise KubeUnavailable("quota exceeded")
+
+    monkeypatch.setattr(world.kube, "make", refuse)
+    world.get_stuck()
+    assert world.told == ["RecordStuck"]
+    condition = find_condition(world.status.conditions, RECORD_STUCK)
+    assert condition is not None
+    assert "No reset is prepared or taken back yet: quota exceeded" in condition.message
+
+
+def test_what_is_stored_reads_back(world: World) -> None:
+    world.get_stuck()
+    known = world.feature._known[uid_of(world.body)]
+    again = decode(json.loads(json.dumps(encode(known))))
+    assert (again.stuck, again.ids, again.withdrawn) == (known.stuck, known.ids, known.withdrawn)
+    assert again.courses.paces.keys() == known.courses.paces.keys()
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {},
+        {"topics": {}, "pace": {"orders": {"0": [1]}}, "stuck": [], "withdrawn": []},
+        {"topics": {}, "pace": {"orders": {"0": [1, float("nan")]}}, "stuck": [], "withdrawn": []},
+        {"topics": {}, "pace": {}, "stuck": [{"partition": ["orders", 0]}], "withdrawn": []},
+        {"topics": [], "pace": {}, "stuck": [], "withdrawn": []},
+    ],
+)
+def test_what_somebody_has_edited_is_refused(document: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        decode(document)
+
+
+def test_nothing_known_reads_back() -> None:
+    assert decode(encode(Known())) == Known()

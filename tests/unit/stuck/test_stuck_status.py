@@ -1,0 +1,68 @@
+"""What is said of stuck records: no more than is known, and nothing of what is in them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from tidegate.kafka.model import RecordHead, TopicPartition
+from tidegate.policy.feature import WholeView
+from tidegate.resources.base import parse_spec
+from tidegate.resources.conditions import RECORD_STUCK, Condition, ConditionStatus, find_condition
+from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
+from tidegate.resources.stuck_records import StuckRecordsStatus
+from tidegate.stuck.judging import Verdict
+from tidegate.stuck.status import happenings, sentence, together
+from tidegate.stuck.told import Changes, Stuck, reset_id
+
+P, Q = TopicPartition("orders", 0), TopicPartition("orders", 1)
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+STUCK = Stuck(10, RecordHead(12, NOW, 7, 1), int(NOW.timestamp() * 1000), Verdict.STUCK)
+
+
+def test_one_that_may_be_held_up_by_another_is_not_said_to_be_what_is_wrong() -> None:
+    text = sentence("payments", P, Stuck(10, STUCK.head, STUCK.since_ms, Verdict.ONE_OF_SEVERAL, (P, Q)))
+    assert "does not get past" not in text
+    assert "its owner stands in 2 partitions (orders-0, orders-1), and one of their next records may hold it up" in text
+
+
+def test_one_alone_is_named_by_its_own_offset_and_by_what_is_committed() -> None:
+    assert sentence("payments", P, STUCK) == (
+        "group payments does not get past record orders-0@12 (7 bytes, 1 header(s), of 2026-11-20T12:00:00Z): since "
+        "2026-11-20T12:00:00Z its committed offset stands at 10, while its log grows and its owner lives"
+    )
+
+
+def test_each_standstill_has_its_own_event_and_reset() -> None:
+    again = Stuck(10, STUCK.head, STUCK.since_ms + 60_000, Verdict.STUCK)
+    keys = {event.key for it in (STUCK, again) for event in happenings("g", Changes({P: it}, {P: it}))}
+    assert len(keys) == 4
+    assert len({reset_id(group, p, it) for group in ("g", "h") for p in (P, Q) for it in (STUCK, again)}) == 8
+
+
+def _group(reason: str, status: ConditionStatus, stuck: int) -> PolicyStatus:
+    said = Condition(type=RECORD_STUCK, status=status, reason=reason, message="m", last_transition_time=NOW)
+    return PolicyStatus(conditions=(said,), stuck_records=StuckRecordsStatus(watched=2, judged=2 - stuck, stuck=stuck))
+
+
+def test_of_many_groups_the_worst_is_said() -> None:
+    body = {"metadata": {"generation": 1}}
+    spec = parse_spec(
+        OffsetResetPolicySpec, {"spec": {"connectionRef": {"name": "k"}, "groups": ["*"], "stuckRecords": {}}}
+    )
+    each = {
+        "a": _group("NoneStuck", ConditionStatus.FALSE, 0),
+        "b": _group("OneOfSeveral", ConditionStatus.TRUE, 1),
+        "c": _group("Stuck", ConditionStatus.TRUE, 1),
+    }
+    status, worst = together(WholeView(body, spec, PolicyStatus(), NOW, each))
+    condition = find_condition(status.conditions, RECORD_STUCK)
+    assert condition is not None
+    assert (condition.status, condition.reason) == (ConditionStatus.TRUE, "Stuck")
+    assert [row.group for row in worst] == ["c", "b"]
+    assert status.stuck_records is not None
+    assert (status.stuck_records.watched, status.stuck_records.judged, status.stuck_records.stuck) == (6, 4, 2)
+
+    status, worst = together(WholeView(body, spec, PolicyStatus(), NOW, {"a": each["a"]}))
+    condition = find_condition(status.conditions, RECORD_STUCK)
+    assert condition is not None
+    assert (condition.status, condition.reason, worst) == (ConditionStatus.FALSE, "NoneStuck", ())
