@@ -86,6 +86,11 @@ def _listening(port: int) -> socket.socket:
     return made
 
 
+def host_of(port: int) -> str:
+    """As browsers write it in ``Host`` and ``Origin``: without the port that HTTP has by itself."""
+    return HOST if port == 80 else f"{HOST}:{port}"
+
+
 async def _served(options: argparse.Namespace, listening: socket.socket, screen: Screen, until_ended: ExitStack) -> int:
     from aiohttp import web
 
@@ -93,7 +98,7 @@ async def _served(options: argparse.Namespace, listening: socket.socket, screen:
     from tidegate.cli.ui.server import Page, runner_of
 
     parts = _parts(options, screen, until_ended)
-    host, token = f"{HOST}:{listening.getsockname()[1]}", secrets.token_urlsafe(32)
+    host, token = host_of(listening.getsockname()[1]), secrets.token_urlsafe(32)
     runner = runner_of(Page(parts).application(Guard(host, token)))
     await runner.setup()
     try:
