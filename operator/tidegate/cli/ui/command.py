@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 HOST: Final = "127.0.0.1"
 _THREADS: Final = 8
+_WATCH_S: Final = 60
+"""After so long each watch is asked for anew: one whose connection died unnoticed is not taken for quiet for long."""
 
 
 def ui_parser() -> argparse.ArgumentParser:
@@ -136,7 +138,7 @@ def _parts(options: argparse.Namespace, screen: Screen, until_ended: ExitStack) 
     kube = KubeClient(api_client, clock, [namespace] if namespace else [])
     kafka = until_ended.enter_context(closing(eye(options, kube, clock, screen)))
     board = Board(WATCHED)
-    following = Following(WATCHED, WatchClient(api_client, namespace), board)
+    following = Following(WATCHED, WatchClient(api_client, namespace, seconds=_WATCH_S), board)
     until_ended.callback(following.stop)
     following.start()
     executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="tidegate-ui")
