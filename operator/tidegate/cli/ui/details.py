@@ -114,6 +114,7 @@ def reset_detail(
             "digest": run.digest if run is not None and awaits else None,
             "approvals": list(approvals),
             "undoable": phase is ResetPhase.SUCCEEDED,
+            "uid": str(body["metadata"]["uid"]),
         }
     )
     # The names of groups as they are: links lead by them, and the page makes them visible itself.

@@ -212,9 +212,11 @@ class Page:
         return done.as_json()
 
     async def undo(self, request: web.Request) -> Mapping[str, Any]:
-        asked = await _asked(request, "namespace", "name", "approval")
+        asked = await _asked(request, "namespace", "name", "uid", "approval")
         manual = asked["approval"] != "Automatic"
-        done = await self._called(lambda: undo(self._parts.kube, asked["namespace"], asked["name"], manual=manual))
+        done = await self._called(
+            lambda: undo(self._parts.kube, asked["namespace"], asked["name"], asked["uid"], manual=manual)
+        )
         return done.as_json()
 
     async def _called(self, call: Callable[[], T]) -> T:

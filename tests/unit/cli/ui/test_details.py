@@ -217,16 +217,28 @@ def test_there_is_nothing_to_approve_or_undo_that_is_not_there() -> None:
     with pytest.raises(CommandFailed, match="there is no OffsetReset r"):
         approve(kube, FakeClock(), "shop", "r", "a" * 64)  # type: ignore[arg-type]
     with pytest.raises(CommandFailed, match="there is no OffsetReset r"):
-        undo(kube, "shop", "r", manual=True)  # type: ignore[arg-type]
+        undo(kube, "shop", "r", "u", manual=True)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("manual", [True, False])
 def test_an_undo_is_as_the_command_makes_it(manual: bool) -> None:
     kube = PersonsKube("ada")
-    waiting(kube)
+    uid = waiting(kube)["metadata"]["uid"]
 
-    done = undo(kube, "shop", "r", manual=manual)  # type: ignore[arg-type]
+    done = undo(kube, "shop", "r", uid, manual=manual)  # type: ignore[arg-type]
 
     made = kube.get(RESETS, "shop", done.name)
     own = {"approval": "Manual", "requester": "ada"} if manual else {}
     assert made["spec"] == {"connectionRef": {"name": "prod"}, "group": "g", "to": {"undo": "r"}, **own}
+
+
+def test_another_reset_that_has_got_the_name_meanwhile_is_not_undone() -> None:
+    kube = PersonsKube("ada")
+    shown = waiting(kube)["metadata"]["uid"]
+    kube.delete(RESETS, "shop", "r", "2026-11-20T12:00:00Z")
+    waiting(kube)
+
+    with pytest.raises(CommandFailed, match="another one than was shown"):
+        undo(kube, "shop", "r", shown, manual=True)  # type: ignore[arg-type]
+
+    assert len(kube.list(RESETS)) == 1

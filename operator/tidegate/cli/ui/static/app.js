@@ -201,7 +201,7 @@ function approve(namespace, name, found) {
   );
 }
 
-function undo(namespace, name) {
+function undo(namespace, name, uid) {
   const box = h("input", { type: "checkbox", id: "ask-manual", checked: true });
   question(
     "Undo this reset?",
@@ -211,7 +211,7 @@ function undo(namespace, name) {
     ],
     "Undo",
     async () => {
-      const done = await change("undo", { namespace, name, approval: box.checked ? "Manual" : "Automatic" });
+      const done = await change("undo", { namespace, name, uid, approval: box.checked ? "Manual" : "Automatic" });
       location.hash = `#/reset/${encodeURIComponent(namespace)}/${encodeURIComponent(done.name)}`;
       return `OffsetReset ${done.name} created. ${done.message}`;
     },

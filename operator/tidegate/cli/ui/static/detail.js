@@ -78,7 +78,7 @@ export class ResetPage {
       offered.push({ label: "Approve the plan…", key: "a", primary: true, run: () => this.acts.approve(this.namespace, this.name, found) });
     }
     if (found.undoable && !this.group) {
-      offered.push({ label: "Undo it…", run: () => this.acts.undo(this.namespace, this.name) });
+      offered.push({ label: "Undo it…", run: () => this.acts.undo(this.namespace, this.name, found.uid) });
     }
     return offered;
   }
