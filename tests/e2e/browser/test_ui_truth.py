@@ -1,0 +1,54 @@
+"""What the page of ``tidegate ui`` says of itself and of what it shows is so, also when things go wrong."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+
+from support.chromium import Browser
+from support.served_ui import Scene, furnish, some_kafka
+from tidegate.cli.ui import server
+
+pytestmark = pytest.mark.e2e_cluster
+
+RESET: Final = "#/reset/shop/replay-2026-11-20"
+GROUP: Final = "#/group/shop%2Fprod/payments-eu"
+BEYOND: Final = 2**53 + 1
+"""The least whole number that a double, which is what JavaScript counts with, does not hold."""
+
+
+@pytest.fixture(scope="module")
+def started() -> Iterator[Browser]:
+    with Browser() as made:
+        yield made
+
+
+def opened(browser: Browser, scene: Scene, view: str, there: str) -> None:
+    browser.open("about:blank")
+    browser.open(scene.address)
+    browser.until("document.querySelectorAll('.row').length > 2", "the list")
+    browser.run(f"location.hash = {view!r}")
+    browser.until(there, view)
+
+
+def furnished(scene: Scene | None = None) -> Scene:
+    made = scene or Scene(some_kafka(3), seconds=5)
+    furnish(made, 3)
+    return made
+
+
+def test_it_is_not_live_while_its_server_stands_still(started: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Suspended, or behind a tunnel that died: the connection stays open, and nothing comes."""
+    monkeypatch.setattr(server, "_ALIVE_S", 0.5)
+    goes_on = threading.Event()
+    with furnished() as scene:
+        opened(started, scene, "#/now", "document.querySelector('#live').dataset.state === 'live'")
+        try:
+            scene.loop.call_soon_threadsafe(goes_on.wait)
+            started.until("document.querySelector('#live').dataset.state === 'lost'", "that nothing comes")
+        finally:
+            goes_on.set()
+        started.until("document.querySelector('#live').dataset.state === 'live'", "that it goes on")
