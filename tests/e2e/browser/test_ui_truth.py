@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 from support.chromium import Browser
 from support.served_ui import Scene, furnish, some_kafka
 from tidegate.cli.ui import server
+from tidegate.kafka.errors import KafkaFailure
 
 pytestmark = pytest.mark.e2e_cluster
 
@@ -52,3 +53,19 @@ def test_it_is_not_live_while_its_server_stands_still(started: Browser, monkeypa
         finally:
             goes_on.set()
         started.until("document.querySelector('#live').dataset.state === 'live'", "that it goes on")
+
+
+def test_why_kafkas_groups_are_not_listed_is_said(started: Browser) -> None:
+    with furnished(Scene(seconds=5)) as scene:
+        opened(started, scene, "#/groups", "document.querySelector('.list-head').innerText.includes('--connection')")
+
+
+def test_a_listing_of_groups_that_fails_is_said(started: Browser) -> None:
+    eye = some_kafka(3)
+
+    def refused() -> Any:
+        raise KafkaFailure("list groups: not authorized")
+
+    eye.groups = refused  # type: ignore[method-assign]
+    with furnished(Scene(eye, seconds=5)) as scene:
+        opened(started, scene, "#/groups", "document.querySelector('.list-head').innerText.includes('not authorized')")

@@ -146,7 +146,7 @@ async function listGroups() {
     state.listed = await ask("groups");
     state.kafkaTrouble = "";
   } catch (error) {
-    state.kafkaTrouble = error.message;
+    state.kafkaTrouble = error instanceof Refused ? error.message : "tidegate ui does not answer";
   }
   if (!page && list.view === "groups") list.show();
   if (state.listed.connection !== null || state.kafkaTrouble) setTimeout(listGroups, 15000);

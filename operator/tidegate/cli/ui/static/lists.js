@@ -171,6 +171,15 @@ export class List {
     this.more.textContent =
       matching.length > shown.length ? `and ${count(matching.length - shown.length)} more: narrow the filter` : "";
     this.empty(all.length, matching.length);
+    const why = groups ? this.unlisted() : "";
+    this.head.replaceChildren(...(why ? [h("p", { class: "note" }, foreign(why))] : []));
+  }
+
+  /** Why there may be more groups than these. */
+  unlisted() {
+    const { kafkaTrouble, listed } = this.state;
+    if (kafkaTrouble) return `The cluster's groups can't be listed now: ${kafkaTrouble}`;
+    return listed.why ? `Only groups that a resource names are listed. ${listed.why}` : "";
   }
 
   empty(all, matching) {
