@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -11,7 +12,9 @@ import pytest
 from support.chromium import Browser
 from support.served_ui import Scene, furnish, some_kafka
 from tidegate.cli.ui import server
+from tidegate.incident.seen import KafkaSeen
 from tidegate.kafka.errors import KafkaFailure
+from tidegate.kube.ports import PAUSES, RESETS
 
 pytestmark = pytest.mark.e2e_cluster
 
@@ -55,6 +58,34 @@ def test_it_is_not_live_while_its_server_stands_still(started: Browser, monkeypa
         started.until("document.querySelector('#live').dataset.state === 'live'", "that it goes on")
 
 
+def test_a_page_is_shown_however_often_something_changes(started: Browser) -> None:
+    eye = some_kafka(3)
+    at_once = eye.group
+
+    def slowly(group_id: str) -> KafkaSeen:
+        time.sleep(1)  # as a broker at some distance
+        return at_once(group_id)
+
+    eye.group = slowly  # type: ignore[method-assign]
+    over = threading.Event()
+    with furnished(Scene(eye, seconds=5)) as scene:
+        status = scene.kube.get(PAUSES, "shop", "inc-4711")["status"]
+
+        def busy() -> None:
+            for n in range(10_000):
+                if over.wait(0.05):
+                    return
+                scene.status(PAUSES, "shop", "inc-4711", {**status, "paused": f"{n % 2}/2"})
+
+        changing = threading.Thread(target=busy)
+        changing.start()
+        try:
+            opened(started, scene, GROUP, "document.querySelector('.detail h1')")
+        finally:
+            over.set()
+            changing.join()
+
+
 def test_why_kafkas_groups_are_not_listed_is_said(started: Browser) -> None:
     with furnished(Scene(seconds=5)) as scene:
         opened(started, scene, "#/groups", "document.querySelector('.list-head').innerText.includes('--connection')")
@@ -69,3 +100,13 @@ def test_a_listing_of_groups_that_fails_is_said(started: Browser) -> None:
     eye.groups = refused  # type: ignore[method-assign]
     with furnished(Scene(eye, seconds=5)) as scene:
         opened(started, scene, "#/groups", "document.querySelector('.list-head').innerText.includes('not authorized')")
+
+
+def test_nothing_can_be_approved_of_a_reset_that_is_gone(started: Browser) -> None:
+    with furnished() as scene:
+        opened(started, scene, RESET, "document.querySelector('.actions button')")
+
+        scene.kube.delete(RESETS, "shop", "replay-2026-11-20", "2026-11-22T03:00:00Z")
+
+        started.until("document.querySelector('.failed')?.innerText.includes('seen last')", "that it is gone")
+        assert started.run("document.querySelectorAll('.actions button').length") == 0

@@ -11,6 +11,7 @@ const main = $("main");
 const list = new List(state);
 let page = null;
 let turn = null;
+let isStale = false;
 let timer = 0;
 let lastList = "now";
 let offered = [];
@@ -19,8 +20,7 @@ let offered = [];
 
 function route() {
   const parts = location.hash.replace(/^#\//, "").split("/").map(decoded);
-  clearTimeout(timer);
-  turn?.abort();
+  giveUp();
   offer([]);
   const made = {
     reset: () => new ResetPage(parts[1], parts[2], parts[3], { offer, approve, undo }),
@@ -55,12 +55,16 @@ function decoded(part) {
   }
 }
 
-/** One look at a time; a page that shows something of Kafka looks again after a while, unless nobody sees it. */
+/** One look at a time, which is not broken off by news: where something changes all the time, none would ever end. A page
+ * that shows something of Kafka looks again after a while, unless nobody sees it. */
 async function refresh() {
   const shown = page;
   if (!shown) return;
   clearTimeout(timer);
-  turn?.abort();
+  if (turn) {
+    isStale = true;
+    return;
+  }
   turn = new AbortController();
   const { signal } = turn;
   let again = 5000;
@@ -73,9 +77,25 @@ async function refresh() {
     if (signal.aborted) return;
     shown.element.querySelector(":scope > .loading")?.remove();
     shown.element.querySelector(":scope > .failed")?.remove();
-    shown.element.prepend(h("p", { class: "note failed", role: "alert" }, foreign(error.message)));
+    const isGone = error instanceof Refused && error.status === 404;
+    if (isGone) offer([]);
+    const last = isGone && shown.element.children.length ? " What follows is what was seen last." : "";
+    const words = error instanceof Refused ? error.message : "tidegate ui does not answer";
+    shown.element.prepend(h("p", { class: "note failed", role: "alert" }, foreign(words), ".", last));
   }
-  if (page === shown && again) timer = setTimeout(() => (document.hidden ? (timer = setTimeout(refresh, again)) : refresh()), again);
+  if (signal.aborted) return;
+  turn = null;
+  if (isStale) refreshSoon();
+  else if (again) timer = setTimeout(() => document.hidden || refresh(), again);
+  isStale = false;
+}
+
+/** Nobody waits any more for what was asked. */
+function giveUp() {
+  clearTimeout(timer);
+  turn?.abort();
+  turn = null;
+  isStale = false;
 }
 
 let soon = 0;
@@ -134,6 +154,7 @@ function connection(name, why) {
   $("live").dataset.state = name;
   $("live").textContent = words[name];
   $("live").title = why;
+  if (name === "lost") giveUp(); // all is asked again once it is there again
   if (name === "refused") noToken(why);
 }
 
