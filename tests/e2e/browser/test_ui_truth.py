@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 import pytest
 
 from support.chromium import Browser
+from support.planned_runs import a_run
 from support.served_ui import Scene, furnish, some_kafka
 from tidegate.cli.ui import server
 from tidegate.incident.seen import KafkaSeen
@@ -100,6 +102,19 @@ def test_a_listing_of_groups_that_fails_is_said(started: Browser) -> None:
     eye.groups = refused  # type: ignore[method-assign]
     with furnished(Scene(eye, seconds=5)) as scene:
         opened(started, scene, "#/groups", "document.querySelector('.list-head').innerText.includes('not authorized')")
+
+
+def test_offsets_are_shown_to_the_last_digit(started: Browser) -> None:
+    run = a_run()
+    assert run.plan is not None
+    moved = replace(run.plan.partitions[0], committed=BEYOND + 4, target=BEYOND, latest=BEYOND + 10)
+    with furnished(Scene(seconds=5)) as scene:
+        scene.runs.runs["shop", "replay-done"] = replace(run, plan=replace(run.plan, partitions=(moved,)))
+        opened(started, scene, "#/reset/shop/replay-done", "document.querySelector('.lanes tbody tr')")
+
+        cells = started.run("[...document.querySelector('.lanes tbody tr').cells].map((c) => c.innerText)")
+
+    assert [cells[2], cells[3], cells[5]] == [f"{BEYOND + 4:,}", f"{BEYOND:,}", f"{BEYOND + 10:,}"]
 
 
 def test_nothing_can_be_approved_of_a_reset_that_is_gone(started: Browser) -> None:

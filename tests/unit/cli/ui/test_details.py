@@ -14,7 +14,7 @@ from tidegate.cli.errors import CommandFailed
 from tidegate.cli.ui.actions import approve, plan_html, undo
 from tidegate.cli.ui.board import Board
 from tidegate.cli.ui.details import MOST_LANES, group_detail, object_detail, reset_detail
-from tidegate.cli.ui.rows import WATCHED, line
+from tidegate.cli.ui.rows import WATCHED, line, made_visible
 from tidegate.kube.ports import APPROVALS, PAUSES, POLICIES, RESETS, Object
 from tidegate.reset.model.result import RunResult
 from tidegate.reset.model.targets import PartitionOffset
@@ -242,3 +242,14 @@ def test_another_reset_that_has_got_the_name_meanwhile_is_not_undone() -> None:
         undo(kube, "shop", "r", shown, manual=True)  # type: ignore[arg-type]
 
     assert len(kube.list(RESETS)) == 1
+
+
+def test_numbers_that_a_browser_would_round_are_sent_as_texts() -> None:
+    beyond = 2**53 + 1
+
+    assert made_visible({"a": beyond, "b": [beyond - 2, -beyond], "c": True, "d": None}) == {
+        "a": str(beyond),
+        "b": [beyond - 2, str(-beyond)],
+        "c": True,
+        "d": None,
+    }

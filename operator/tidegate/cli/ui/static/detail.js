@@ -171,7 +171,7 @@ function mark(kind) {
 function laneRow(lane, phase) {
   // Before that, what is committed has nothing to do with the target yet.
   const applied = ["Verifying", "Resuming", "Succeeded"].includes(phase);
-  const stands = !applied || lane.now === null ? null : lane.now === lane.target ? "at the target" : lane.now > lane.target ? "went on" : "";
+  const stands = !applied || lane.now === null ? null : lane.now === lane.target ? "at the target" : BigInt(lane.now) > BigInt(lane.target) ? "went on" : "";
   return h(
     "tr",
     { class: lane.moves ? null : "stays" },
@@ -185,16 +185,16 @@ function laneRow(lane, phase) {
 }
 
 function laneDrawing(lane) {
-  const known = [lane.earliest, lane.latest, lane.target, lane.before, lane.now].filter((each) => each !== null);
+  const known = [lane.earliest, lane.latest, lane.target, lane.before, lane.now].filter((each) => each !== null).map(Number);
   const least = Math.min(...known);
   const most = Math.max(...known);
-  const x = (offset) => 8 + (LANE - 16) * (most > least ? (offset - least) / (most - least) : 0.5);
+  const x = (offset) => 8 + (LANE - 16) * (most > least ? (Number(offset) - least) / (most - least) : 0.5);
   const text = `${lane.topic}-${lane.partition}: before ${count(lane.before)}, target ${count(lane.target)}, now ${lane.now === null ? "not known" : count(lane.now)}, log from ${count(lane.earliest)} to ${count(lane.latest)}`;
   const start = x(lane.earliest);
   const shapes = [svg("rect", { class: "track", x: start, y: 13, width: Math.max(x(lane.latest) - start, 1), height: 6, rx: 3 })];
   if (lane.before !== null && lane.moves) {
     const [left, right] = [x(lane.before), x(lane.target)].sort((a, b) => a - b);
-    shapes.push(svg("rect", { class: lane.target < lane.before ? "bar-again" : "bar-skip", x: left, y: 13, width: Math.max(right - left, 2), height: 6 }));
+    shapes.push(svg("rect", { class: BigInt(lane.target) < BigInt(lane.before) ? "bar-again" : "bar-skip", x: left, y: 13, width: Math.max(right - left, 2), height: 6 }));
   }
   if (lane.before !== null) shapes.push(svg("circle", { class: "at", cx: x(lane.before), cy: 16, r: 4.5 }));
   if (lane.now !== null) shapes.push(svg("circle", { class: "now-at", cx: x(lane.now), cy: 16, r: 3.5 }));
@@ -287,7 +287,7 @@ export class GroupPage {
 
 function partitions(found) {
   if (!found.partitions.length) return found.byKafka ? h("p", { class: "empty" }, "The group has no partitions and no committed offsets.") : null;
-  const most = Math.max(1, ...found.partitions.map((each) => each.lag ?? 0));
+  const most = Math.max(1, ...found.partitions.map((each) => Number(each.lag ?? 0)));
   return h(
     "section",
     {},
@@ -315,7 +315,7 @@ function partitionRow(p, most) {
     h("td", { class: "n" }, count(p.committed)),
     h("td", { class: "n" }, count(p.logEnd)),
     h("td", { class: p.lag ? "n" : "n soft" }, count(p.lag)),
-    h("td", { class: "bar" }, p.lag ? svg("svg", { viewBox: "0 0 100 8", width: 100, height: 8, "aria-hidden": "true" }, svg("rect", { class: "bar-again", x: 0, y: 0, rx: 2, width: Math.max(2, (100 * p.lag) / most), height: 8 })) : null),
+    h("td", { class: "bar" }, p.lag ? svg("svg", { viewBox: "0 0 100 8", width: 100, height: 8, "aria-hidden": "true" }, svg("rect", { class: "bar-again", x: 0, y: 0, rx: 2, width: Math.max(2, (100 * Number(p.lag)) / most), height: 8 })) : null),
     h("td", { class: "owner" }, p.owner ? foreign(p.owner) : h("span", { class: "soft" }, "nobody")),
     h("td", { class: "holds" }, (p.holds ?? []).map((hold) => h("div", {}, badge("held", "wait"), " ", foreign(hold.holder), hold.reason ? h("span", { class: "soft" }, ": ", foreign(hold.reason)) : null))),
   );

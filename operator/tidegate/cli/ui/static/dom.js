@@ -33,8 +33,9 @@ function visible(text) {
   });
 }
 
+/** A whole number; one that a double does not hold comes as a text (tidegate.cli.ui.rows). */
 export function count(value) {
-  return value === null || value === undefined ? "–" : Number(value).toLocaleString("en-US");
+  return value === null || value === undefined ? "–" : BigInt(value).toLocaleString("en-US");
 }
 
 export function badge(state, tone) {
