@@ -117,6 +117,27 @@ def test_offsets_are_shown_to_the_last_digit(started: Browser) -> None:
     assert [cells[2], cells[3], cells[5]] == [f"{BEYOND + 4:,}", f"{BEYOND:,}", f"{BEYOND + 10:,}"]
 
 
+def test_a_committed_offset_beyond_the_end_is_no_lag_of_nothing(started: Browser) -> None:
+    with furnished() as scene:
+        opened(started, scene, GROUP, "document.querySelector('td.bar')")
+
+        rows = started.run("[...document.querySelectorAll('tbody tr')].map((r) => r.innerText)")
+
+    assert [row.split()[0] for row in rows if "beyond the end" in row] == ["orders-2", "refunds-1"]
+
+
+def test_a_time_that_this_clock_has_not_reached_is_not_taken_for_now(started: Browser) -> None:
+    with furnished() as scene:
+        opened(started, scene, "#/now", "document.querySelector('.row')")
+
+        told = started.run(
+            "import('/dom.js').then(({ago}) => [-400, -20, 0, 90].map("
+            "(s) => ago(new Date(Date.now() - s * 1000).toISOString())))"
+        )
+
+    assert told == ["in 6 min", "in 20 s", "0 s ago", "1 min ago"]
+
+
 def test_nothing_can_be_approved_of_a_reset_that_is_gone(started: Browser) -> None:
     with furnished() as scene:
         opened(started, scene, RESET, "document.querySelector('.actions button')")

@@ -307,6 +307,11 @@ function partitions(found) {
   );
 }
 
+/** Committed where the log does not reach (yet): its topic was made anew, or its end was lost. */
+function isBeyond(p) {
+  return p.committed !== null && p.logEnd !== null && BigInt(p.committed) > BigInt(p.logEnd);
+}
+
 function partitionRow(p, most) {
   return h(
     "tr",
@@ -314,7 +319,7 @@ function partitionRow(p, most) {
     h("td", { class: "name" }, foreign(`${p.topic}-${p.partition}`)),
     h("td", { class: "n" }, count(p.committed)),
     h("td", { class: "n" }, count(p.logEnd)),
-    h("td", { class: p.lag ? "n" : "n soft" }, count(p.lag)),
+    h("td", { class: p.lag ? "n" : "n soft" }, count(p.lag), isBeyond(p) ? h("small", { class: "bad" }, "beyond the end") : null),
     h("td", { class: "bar" }, p.lag ? svg("svg", { viewBox: "0 0 100 8", width: 100, height: 8, "aria-hidden": "true" }, svg("rect", { class: "bar-again", x: 0, y: 0, rx: 2, width: Math.max(2, (100 * Number(p.lag)) / most), height: 8 })) : null),
     h("td", { class: "owner" }, p.owner ? foreign(p.owner) : h("span", { class: "soft" }, "nobody")),
     h("td", { class: "holds" }, (p.holds ?? []).map((hold) => h("div", {}, badge("held", "wait"), " ", foreign(hold.holder), hold.reason ? h("span", { class: "soft" }, ": ", foreign(hold.reason)) : null))),
