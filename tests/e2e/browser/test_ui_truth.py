@@ -14,9 +14,11 @@ from support.chromium import Browser
 from support.planned_runs import a_run
 from support.served_ui import Scene, furnish, some_kafka
 from tidegate.cli.ui import server
+from tidegate.cli.ui.actions import Done
 from tidegate.incident.seen import KafkaSeen
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kube.ports import PAUSES, RESETS
+from tidegate.resources.reset import ResetPhase
 
 pytestmark = pytest.mark.e2e_cluster
 
@@ -146,3 +148,31 @@ def test_nothing_can_be_approved_of_a_reset_that_is_gone(started: Browser) -> No
 
         started.until("document.querySelector('.failed')?.innerText.includes('seen last')", "that it is gone")
         assert started.run("document.querySelectorAll('.actions button').length") == 0
+
+
+def test_what_is_approved_is_said_and_so_is_an_approval_without_effect(
+    started: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "approve", lambda *_: Done("x", False, "OwnReset: grace has asked for it herself"))
+    with furnished() as scene:
+        opened(started, scene, RESET, "document.querySelector('.actions button')")
+        started.press("a")
+        started.until("document.querySelector('#ask[open]')", "the question")
+
+        asked = started.run("document.querySelector('#ask-body').innerText")
+        started.run("document.querySelector('#ask-yes').click()")
+        started.until("document.querySelector('#ask-error').innerText.includes('OwnReset')", "why it has no effect")
+
+    assert "5 of 6 partitions move" in asked
+    assert "1,904,880 records are read again and 6,500 are skipped" in asked
+    assert "no effect" in started.run("document.querySelector('#ask-error').innerText")
+
+
+def test_states_are_words(started: Browser) -> None:
+    with furnished() as scene:
+        scene.reset("soon", ResetPhase.AWAITING_APPROVAL, "waits")
+        opened(started, scene, "#/now", "document.querySelector('.state.bad')")
+
+        states = started.run("[...document.querySelectorAll('.row .state')].map((e) => e.innerText)")
+
+    assert {"Awaiting approval", "Not ready"} <= set(states)

@@ -253,3 +253,12 @@ def test_numbers_that_a_browser_would_round_are_sent_as_texts() -> None:
         "c": True,
         "d": None,
     }
+
+
+def test_what_an_approval_would_bring_about_is_told_by_the_plan_itself(scene: Scene) -> None:
+    single = detail_of(scene, "replay-2026-11-20")["effect"]
+    fleet = detail_of(scene, "replay-2026-11-20", a_fleets_run())["effect"]
+
+    assert single == {"partitions": 6, "moved": 5, "again": 1_904_880, "skipped": 6_500}
+    assert (fleet["partitions"], fleet["moved"]) == (15, 11)
+    assert detail_of(scene, "replay-2026-11-20", replace(a_run(), plan=None))["effect"] is None

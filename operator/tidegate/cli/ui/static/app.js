@@ -1,6 +1,6 @@
 // Which view is shown, the keyboard, and what is asked before anything is changed.
 
-import { foreign, h, refreshTimes } from "./dom.js";
+import { count, foreign, h, refreshTimes } from "./dom.js";
 import { GroupPage, ObjectPage, ResetPage } from "./detail.js";
 import { ask, change, listen, Refused, takeToken } from "./live.js";
 import { List, VIEWS } from "./lists.js";
@@ -194,7 +194,7 @@ function question(title, body, yes, run) {
   button.textContent = yes;
   button.disabled = false;
   button.onclick = async () => {
-    button.disabled = true;
+    button.disabled = true; // it may take seconds, until the operator has said what comes of it
     try {
       const message = await run();
       dialog.close();
@@ -210,15 +210,20 @@ function question(title, body, yes, run) {
 }
 
 function approve(namespace, name, found) {
-  const digest = found.digest;
+  const { digest, effect } = found;
   question(
     "Approve this plan?",
     [
-      h("p", {}, "An OffsetResetApproval in your name lets the plan of ", h("b", {}, foreign(`${namespace}/${name}`)), " be applied exactly as it is on this page."),
-      h("p", { class: "soft" }, "Plan ", h("code", {}, digest.slice(0, 16), "…")),
+      h("p", {}, h("b", {}, foreign(`${namespace}/${name}`)), " is then carried out exactly as planned on this page:"),
+      h("p", {}, `${count(effect.moved)} of ${count(effect.partitions)} partitions move. By their offsets, ${count(effect.again)} records are read again and ${count(effect.skipped)} are skipped.`),
+      h("p", { class: "soft" }, "This creates an OffsetResetApproval in your name, of plan ", h("code", {}, digest.slice(0, 16), "…")),
     ],
     "Approve",
-    async () => (await change("approve", { namespace, name, plan: digest })).message,
+    async () => {
+      const done = await change("approve", { namespace, name, plan: digest });
+      if (done.holds === false) throw new Refused(`The approval was created, but has no effect. ${done.message}`);
+      return done.message;
+    },
   );
 }
 
