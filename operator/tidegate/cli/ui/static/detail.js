@@ -1,6 +1,6 @@
 // The pages of one reset, one group, and one resource of another kind.
 
-import { address, badge, count, foreign, h, Parts, since, svg } from "./dom.js";
+import { address, badge, count, foreign, h, Parts, since, spaced, svg } from "./dom.js";
 import { ask, path } from "./live.js";
 import { NAMES } from "./lists.js";
 
@@ -105,10 +105,6 @@ function steps(list, phase) {
       );
     }),
   );
-}
-
-function spaced(phase) {
-  return phase.replace(/(?<=[a-z])(?=[A-Z])/g, " ").replace(/ [A-Z]/g, (c) => c.toLowerCase());
 }
 
 function facts(list) {
@@ -285,14 +281,14 @@ export class GroupPage {
   }
 }
 
-function partitions(found) {
+function partitions(found, ofPause = false) {
   if (!found.partitions.length) return found.byKafka ? h("p", { class: "empty" }, "The group has no partitions and no committed offsets.") : null;
   const most = Math.max(1, ...found.partitions.map((each) => Number(each.lag ?? 0)));
   return h(
     "section",
     {},
     h("h2", {}, "Partitions"),
-    found.byKafka ? null : h("p", { class: "soft" }, "By the status of pauses: what else the group reads is not known without Kafka."),
+    found.byKafka ? null : h("p", { class: "soft" }, ofPause ? "As the status of this pause has them." : "As the statuses of pauses have them: what else the group reads is not known, since Kafka is not asked."),
     h(
       "div",
       { class: "scroll" },
@@ -367,7 +363,7 @@ export class ObjectPage {
       ),
     );
     p.show("sentences", found.sentences, (list) => list.length > 0 && h("ul", { class: "short" }, list.map((each) => h("li", { class: each.startsWith("  ") ? "sub" : null }, foreign(each.trim())))));
-    p.show("partitions", [found.partitions, found.partitionsOmitted], () => (found.partitions.length ? partitions({ ...found, byKafka: false }) : null));
+    p.show("partitions", [found.partitions, found.partitionsOmitted], () => (found.partitions.length ? partitions({ ...found, byKafka: false }, true) : null));
     p.show("history", found.history, (list) => list.length > 0 && h("section", {}, h("h2", {}, "Resets that it has asked for"), h("table", {}, h("tbody", {}, list.map((each) => h("tr", {}, h("td", {}, foreign(each.id)), h("td", {}, badge(each.phase, ENDS[each.phase])), h("td", { class: "soft" }, since(each.finishedAt))))))));
     p.show("conditions", found.conditions, (list) => {
       const shown = conditions(list);

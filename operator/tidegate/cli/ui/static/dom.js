@@ -41,7 +41,12 @@ export function count(value) {
 }
 
 export function badge(state, tone) {
-  return h("span", { class: `state ${tone || "idle"}` }, state);
+  return h("span", { class: `state ${tone || "idle"}` }, spaced(state));
+}
+
+/** A phase or a reason as words: AwaitingApproval is "Awaiting approval". */
+export function spaced(name) {
+  return name.replace(/(?<=[a-z])(?=[A-Z])/g, " ").replace(/ [A-Z](?=[a-z])/g, (c) => c.toLowerCase());
 }
 
 /** How long ago, or by how much a clock elsewhere is ahead of this one; kept up to date by `refreshTimes`; the time itself is its title. */

@@ -1,6 +1,6 @@
 // The lists: what waits and runs now, groups, resets, pauses, policies, connections, backups and mirrors.
 
-import { address, badge, count, foreign, h, since } from "./dom.js";
+import { address, badge, count, foreign, h, since, spaced } from "./dom.js";
 
 export const VIEWS = [
   { name: "now", title: "Now", key: "1" },
@@ -58,10 +58,10 @@ export function groupRows(lines, listed) {
     for (const group of line.groups) {
       const known = row(line.connection, group);
       if (line.kind === "offsetresets" && line.ended) {
-        known.about.push({ rank: 5, text: `last reset ${line.state}`, tone: "idle", line });
+        known.about.push({ rank: 5, text: `last reset ${words(line.state)}`, tone: "idle", line });
         continue;
       }
-      known.about.push({ rank: RANK[line.tone], text: `${shortKind(line.kind)} ${line.state}`, tone: line.tone, line });
+      known.about.push({ rank: RANK[line.tone], text: `${shortKind(line.kind)} ${words(line.state)}`, tone: line.tone, line });
     }
   }
   for (const known of found.values()) {
@@ -71,6 +71,8 @@ export function groupRows(lines, listed) {
   }
   return [...found.values()].sort((a, b) => RANK[a.tone] - RANK[b.tone] || (a.group < b.group ? -1 : 1));
 }
+
+const words = (state) => spaced(state).toLowerCase();
 
 function shortKind(kind) {
   return { offsetresets: "reset", consumergrouppauses: "pause", offsetresetpolicies: "policy" }[kind] ?? kind;
@@ -167,7 +169,7 @@ export class List {
       if (row.element === at) at = at.nextElementSibling;
       else this.box.insertBefore(row.element, at);
     });
-    this.summary.textContent = wanted.length ? `${count(matching.length)} of ${count(all.length)}` : count(all.length);
+    this.summary.textContent = wanted.length ? `${count(matching.length)} of ${count(all.length)}` : all.length ? `${count(all.length)} in all` : "";
     this.more.textContent =
       matching.length > shown.length ? `and ${count(matching.length - shown.length)} more: narrow the filter` : "";
     this.empty(all.length, matching.length);
