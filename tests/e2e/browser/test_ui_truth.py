@@ -12,8 +12,8 @@ import pytest
 
 from support.chromium import Browser
 from support.planned_runs import a_run
-from support.served_ui import Scene, furnish, some_kafka
-from tidegate.cli.ui import server
+from support.served_ui import Scene, SeenByTests, furnish, some_kafka
+from tidegate.cli.ui import board, server
 from tidegate.cli.ui.actions import Done
 from tidegate.incident.seen import KafkaSeen
 from tidegate.kafka.errors import KafkaFailure
@@ -42,6 +42,19 @@ def opened(browser: Browser, scene: Scene, view: str, there: str) -> None:
     browser.until(there, view)
 
 
+def slow_kafka() -> SeenByTests:
+    """As brokers at some distance."""
+    eye = some_kafka(3)
+    at_once = eye.group
+
+    def slowly(group_id: str) -> KafkaSeen:
+        time.sleep(1)
+        return at_once(group_id)
+
+    eye.group = slowly  # type: ignore[method-assign]
+    return eye
+
+
 def furnished(scene: Scene | None = None) -> Scene:
     made = scene or Scene(some_kafka(3), seconds=5)
     furnish(made, 3)
@@ -63,16 +76,8 @@ def test_it_is_not_live_while_its_server_stands_still(started: Browser, monkeypa
 
 
 def test_a_page_is_shown_however_often_something_changes(started: Browser) -> None:
-    eye = some_kafka(3)
-    at_once = eye.group
-
-    def slowly(group_id: str) -> KafkaSeen:
-        time.sleep(1)  # as a broker at some distance
-        return at_once(group_id)
-
-    eye.group = slowly  # type: ignore[method-assign]
     over = threading.Event()
-    with furnished(Scene(eye, seconds=5)) as scene:
+    with furnished(Scene(slow_kafka(), seconds=5)) as scene:
         status = scene.kube.get(PAUSES, "shop", "inc-4711")["status"]
 
         def busy() -> None:
@@ -88,6 +93,16 @@ def test_a_page_is_shown_however_often_something_changes(started: Browser) -> No
         finally:
             over.set()
             changing.join()
+
+
+def test_a_tab_that_may_not_listen_shows_pages_all_the_same(started: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(board, "MOST_LISTENERS", 0)
+    with furnished(Scene(slow_kafka(), seconds=5)) as scene:
+        started.open("about:blank")
+        started.open(scene.address)
+        started.until("document.querySelector('#live')?.title.includes('close one')", "why it is not live")
+        started.run(f"location.hash = {GROUP!r}")
+        started.until("document.querySelector('.detail h1')", GROUP)
 
 
 def test_why_kafkas_groups_are_not_listed_is_said(started: Browser) -> None:

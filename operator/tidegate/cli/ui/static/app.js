@@ -154,7 +154,11 @@ function connection(name, why) {
   $("live").dataset.state = name;
   $("live").textContent = words[name];
   $("live").title = why;
-  if (name === "lost") giveUp(); // all is asked again once it is there again
+  if (name === "lost" && turn) {
+    // It may wait for an answer that never comes.
+    giveUp();
+    refreshSoon();
+  }
   if (name === "refused") noToken(why);
 }
 
