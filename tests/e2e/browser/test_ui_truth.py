@@ -101,6 +101,7 @@ def test_a_tab_that_may_not_listen_shows_pages_all_the_same(started: Browser, mo
         started.open("about:blank")
         started.open(scene.address)
         started.until("document.querySelector('#live')?.title.includes('close one')", "why it is not live")
+        assert "close one" in started.run("document.querySelector('.none').innerText")
         started.run(f"location.hash = {GROUP!r}")
         started.until("document.querySelector('.detail h1')", GROUP)
 

@@ -154,6 +154,8 @@ function connection(name, why) {
   $("live").dataset.state = name;
   $("live").textContent = words[name];
   $("live").title = why;
+  state.lost = name === "lost" ? why : "";
+  if (!page && !state.ready) list.show();
   if (name === "lost" && turn) {
     // It may wait for an answer that never comes.
     giveUp();

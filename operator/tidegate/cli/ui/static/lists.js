@@ -189,7 +189,7 @@ export class List {
     none?.remove();
     if (matching) return;
     const why = !this.state.ready
-      ? "Asking the API server…"
+      ? this.state.lost || "Asking the API server…"
       : all
         ? "Nothing matches the filter."
         : { now: "Nothing waits, runs or is paused." }[this.view] ?? "There are none that you may see here.";
