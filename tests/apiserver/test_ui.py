@@ -108,7 +108,9 @@ def test_a_reset_is_seen_approved_followed_and_undone(
         # One look at Kafka serves for a second.
         until(lambda: lanes_of(tab.ask(f"reset/{shared.namespace}/{name}")[1]) == {(8, 3), (6, 3)}, "it stands there")
         _, ended = tab.ask(f"reset/{shared.namespace}/{name}")
-        _, undoing = tab.ask("undo", {"namespace": shared.namespace, "name": name, "approval": "Automatic"})
+        _, undoing = tab.ask(
+            "undo", {"namespace": shared.namespace, "name": name, "uid": ended["uid"], "approval": "Automatic"}
+        )
         shared.wait_phase(undoing["name"], "Succeeded")
 
     assert about[1]["you"] == "admin"

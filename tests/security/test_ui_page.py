@@ -18,7 +18,7 @@ from support.served_ui import TOKEN, Scene, furnish
 from tidegate.cli.errors import UsageError
 from tidegate.cli.ui import server
 from tidegate.cli.ui.board import MOST_LISTENERS
-from tidegate.cli.ui.command import HOST, run_ui, ui_parser
+from tidegate.cli.ui.command import HOST, host_of, run_ui, ui_parser
 from tidegate.kube.ports import APPROVALS, PAUSES, RESETS
 from tidegate.resources.reset import ResetPhase
 
@@ -179,6 +179,12 @@ def test_a_tab_that_is_closed_makes_room_before_anything_is_sent_to_it(
 def test_it_listens_on_loopback_only() -> None:
     assert HOST == "127.0.0.1"
     assert not [a for a in ui_parser()._actions if "--host" in a.option_strings or "--address" in a.option_strings]
+
+
+def test_it_is_called_as_browsers_call_it() -> None:
+    """They leave out the port of HTTP, so that a page at ``127.0.0.1:80`` would refuse everybody."""
+    assert host_of(80) == "127.0.0.1"
+    assert host_of(8765) == "127.0.0.1:8765"
 
 
 def test_credentials_go_only_to_servers_that_the_command_line_names() -> None:

@@ -120,7 +120,7 @@ class Scene:
         self.watches = FakeWatches(self.kube, seconds=seconds)
         self.executor = ThreadPoolExecutor(4)
         self._following = Following(WATCHED, self.watches, self.board)
-        self._loop = asyncio.new_event_loop()
+        self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._ready = threading.Event()
         self._over: asyncio.Event | None = None
@@ -153,12 +153,12 @@ class Scene:
         self.watches.over.set()
         self._following.stop()
         if self._over is not None:
-            self._loop.call_soon_threadsafe(self._over.set)
+            self.loop.call_soon_threadsafe(self._over.set)
         self._thread.join(10)
         self.executor.shutdown(wait=False)
 
     def _serve(self) -> None:
-        self._loop.run_until_complete(self._served())
+        self.loop.run_until_complete(self._served())
 
     async def _served(self) -> None:
         self._over = asyncio.Event()

@@ -86,10 +86,12 @@ COMMANDS: Final = (
 _WIDTH: Final = 35
 
 
-def usage() -> str:
-    lines = [("groups OPTIONS", "list, describe, pause, resume, release and reset consumer groups, by Kafka alone")]
-    lines += [(" ".join((*c.words, c.arguments)), c.about) for c in COMMANDS]
-    lines += [("COMMAND --help", "its options"), ("--version", "")]
+def usage(commands: Sequence[Command] | None = None) -> str:
+    """Of these commands; ``None``: of all."""
+    by_kafka = ("groups OPTIONS", "list, describe, pause, resume, release and reset consumer groups, by Kafka alone")
+    lines = [(" ".join((*c.words, c.arguments)), c.about) for c in (COMMANDS if commands is None else commands)]
+    if commands is None:
+        lines = [by_kafka, *lines, ("COMMAND --help", "its options"), ("--version", "")]
     told = [
         f"{'usage:' if not n else '      '} {f'tidegate {called}':<{_WIDTH}} {about}"
         for n, (called, about) in enumerate(lines)

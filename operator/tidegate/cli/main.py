@@ -13,6 +13,7 @@ from tidegate import __version__
 from tidegate.cli.commands import COMMANDS, usage
 from tidegate.cli.errors import UsageError
 from tidegate.cli.screen import Screen
+from tidegate.printable import visible
 
 BAD_USAGE: Final = 1
 """As Kafka's tools have it; not the 2 of most programs."""
@@ -40,10 +41,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         case _:
             found = next((c for c in COMMANDS if given[: len(c.words)] == list(c.words)), None)
             if found is None:
-                screen.err.write(usage())
-                return BAD_USAGE
+                return _no_command(given, screen)
             parser, run = found.load()
             return _beside(run, parser, given[len(found.words) :], screen)
+
+
+def _no_command(given: Sequence[str], screen: Screen) -> int:
+    """Of a command that is one of several, such as ``backup``, those; else all."""
+    first = [c for c in COMMANDS if len(c.words) > 1 and given and c.words[0] == given[0]]
+    asks_for_help = bool(first) and list(given[1:]) in (["--help"], ["-h"])
+    if asks_for_help:
+        screen.show(usage(first))
+        return 0
+    if given:
+        screen.note(f"there is no command {visible(' '.join(given[: 2 if first else 1]))}")
+    screen.err.write(usage(first or None))
+    return BAD_USAGE
 
 
 def _groups(arguments: Sequence[str], screen: Screen) -> int:

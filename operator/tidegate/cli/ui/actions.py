@@ -75,9 +75,9 @@ def approve(kube: Client, clock: Clock, namespace: str, reset: str, plan: str) -
     return Done(name_of(made), holds, f"{said.reason}: {said.message}")
 
 
-def undo(kube: Client, namespace: str, reset: str, *, manual: bool) -> Done:
-    """An ``OffsetReset`` that undoes this one. ``manual``: its plan waits for an approval. Raises ``CommandFailed``,
-    ``KubeFailure``."""
+def undo(kube: Client, namespace: str, reset: str, uid: str, *, manual: bool) -> Done:
+    """An ``OffsetReset`` that undoes this one. ``uid``: of the one that was shown, since a name can be given again.
+    ``manual``: its plan waits for an approval. Raises ``CommandFailed``, ``KubeFailure``."""
     options = argparse.Namespace(
         namespace=namespace, context=None, reset=reset, name=None, group=None, connection=None, manual=manual
     )
@@ -85,6 +85,8 @@ def undo(kube: Client, namespace: str, reset: str, *, manual: bool) -> Done:
         undone = kube.get(RESETS, namespace, reset)
     except NotFound:
         raise CommandFailed(f"there is no OffsetReset {reset} in namespace {namespace}") from None
+    if undone["metadata"]["uid"] != uid:
+        raise CommandFailed(f"OffsetReset {reset} is another one than was shown: that one was deleted meanwhile")
     asked = in_own_name(undo_of(options, undone), kube.own_name)
     made = created(kube, asked, dry_run=False)
     return Done(name_of(made), None, "The operator carries it out" if not manual else "Its plan waits for an approval")

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 HOST: Final = "127.0.0.1"
 _THREADS: Final = 8
+_WATCH_S: Final = 60
+"""After so long each watch is asked for anew: one whose connection died unnoticed is not taken for quiet for long."""
 
 
 def ui_parser() -> argparse.ArgumentParser:
@@ -86,6 +88,11 @@ def _listening(port: int) -> socket.socket:
     return made
 
 
+def host_of(port: int) -> str:
+    """As browsers write it in ``Host`` and ``Origin``: without the port that HTTP has by itself."""
+    return HOST if port == 80 else f"{HOST}:{port}"
+
+
 async def _served(options: argparse.Namespace, listening: socket.socket, screen: Screen, until_ended: ExitStack) -> int:
     from aiohttp import web
 
@@ -93,7 +100,7 @@ async def _served(options: argparse.Namespace, listening: socket.socket, screen:
     from tidegate.cli.ui.server import Page, runner_of
 
     parts = _parts(options, screen, until_ended)
-    host, token = f"{HOST}:{listening.getsockname()[1]}", secrets.token_urlsafe(32)
+    host, token = host_of(listening.getsockname()[1]), secrets.token_urlsafe(32)
     runner = runner_of(Page(parts).application(Guard(host, token)))
     await runner.setup()
     try:
@@ -131,7 +138,7 @@ def _parts(options: argparse.Namespace, screen: Screen, until_ended: ExitStack) 
     kube = KubeClient(api_client, clock, [namespace] if namespace else [])
     kafka = until_ended.enter_context(closing(eye(options, kube, clock, screen)))
     board = Board(WATCHED)
-    following = Following(WATCHED, WatchClient(api_client, namespace), board)
+    following = Following(WATCHED, WatchClient(api_client, namespace, seconds=_WATCH_S), board)
     until_ended.callback(following.stop)
     following.start()
     executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="tidegate-ui")

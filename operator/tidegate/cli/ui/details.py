@@ -112,12 +112,27 @@ def reset_detail(
             "isFleet": run is not None and run.fleet is not None,
             # What an approval would be of: the digest that this very plan was checked against.
             "digest": run.digest if run is not None and awaits else None,
+            "effect": _effect(run),
             "approvals": list(approvals),
             "undoable": phase is ResetPhase.SUCCEEDED,
+            "uid": str(body["metadata"]["uid"]),
         }
     )
     # The names of groups as they are: links lead by them, and the page makes them visible itself.
     return {**detail, "groups": _groups(run), "line": {**detail["line"], "groups": line(RESETS, body)["groups"]}}
+
+
+def _effect(run: Run | None) -> dict[str, int] | None:
+    """What the plan itself does, for whoever is to approve it: the status is another document."""
+    plan = None if run is None else run.fleet or run.plan
+    if plan is None:
+        return None
+    return {
+        "partitions": plan.partitions if isinstance(plan.partitions, int) else len(plan.partitions),
+        "moved": plan.moved,
+        "again": plan.records_replayed,
+        "skipped": plan.records_skipped,
+    }
 
 
 def _groups(run: Run | None) -> list[dict[str, Any]]:

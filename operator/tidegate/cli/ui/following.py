@@ -21,20 +21,23 @@ Wait = Callable[[float], bool]
 
 def follow(kind: Kind, watches: Watches, board: Board, wait: Wait) -> None:
     """Until ``wait`` says that it is over. A watch that the API server ends goes on from where it was; after a failure
-    all is listed anew."""
+    all is listed anew, less and less often until a watch has told something: whoever may list and not watch would
+    have everything listed every other second."""
     pause_s, version = _FIRST_S, ""
     while not wait(0):
         try:
             if not version:
                 listing = watches.listed(kind)
                 board.replace(kind, listing.bodies)
-                version, pause_s = listing.version, _FIRST_S
+                version = listing.version
             for change in watches.changes(kind, version):
+                pause_s = _FIRST_S
                 if change.body is not None:
                     (board.drop if change.is_gone else board.put)(kind, change.body)
                 version = change.version or version
                 if wait(0):
                     return
+            pause_s = _FIRST_S
         except Expired:
             version = ""
         except KubeFailure as failure:

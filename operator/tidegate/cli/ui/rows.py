@@ -34,6 +34,8 @@ SHOWN: Final = (CONNECTIONS, RESETS, PAUSES, POLICIES, BACKUPS, MIRRORS)
 """The kinds that have lines. Approvals are told of with their resets."""
 WATCHED: Final = (*SHOWN, APPROVALS)
 
+MOST_EXACT: Final = 2**53 - 1
+"""What JavaScript still counts exactly: a whole number beyond it is sent as a text, which the page shows as it is."""
 _MOST_TEXT: Final = 600
 """Characters of a message in a list; what the resource's own page shows is not cut."""
 _FAILED: Final = (ResetPhase.FAILED, ResetPhase.ROLLED_BACK)
@@ -63,7 +65,7 @@ def line(kind: Kind, body: Object) -> Line:
         "tone": _tone(kind, row),
         "since": time_text(row.since),
         "message": visible(row.message.removeprefix(f"{row.state.partition(' ')[0]}: "))[:_MOST_TEXT],
-        **(_of_reset(body) if kind == RESETS else {}),
+        **(made_visible(_of_reset(body)) if kind == RESETS else {}),
     }
 
 
@@ -110,7 +112,7 @@ def time_text(at: datetime | None) -> str | None:
 
 
 def made_visible(value: Mapping[str, Any]) -> dict[str, Any]:
-    """The same JSON, with each text that is not a key made visible."""
+    """The same JSON, with each text that is not a key made visible, and each number such as a browser can read."""
     return {key: _made_visible(each) for key, each in value.items()}
 
 
@@ -122,5 +124,7 @@ def _made_visible(value: Any) -> Any:
             return made_visible(value)
         case list() | tuple():
             return [_made_visible(each) for each in value]
+        case int() if abs(value) > MOST_EXACT:
+            return str(value)
         case _:
             return value

@@ -105,7 +105,7 @@ class Page:
         answer = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
         try:
             await answer.prepare(request)
-            await answer.write(_event("about", {**self._parts.about, "kafka": self._kafka()}))
+            await answer.write(_event("about", {**self._parts.about, "aliveS": _ALIVE_S}))
             while True:
                 news = await listener.news(_ALIVE_S)
                 if news is None:
@@ -117,10 +117,6 @@ class Page:
             return answer
         finally:
             listener.close()
-
-    def _kafka(self) -> dict[str, Any]:
-        eye = self._parts.eye
-        return {"connection": "/".join(eye.connection) if eye.connection is not None else None, "why": eye.why}
 
     async def groups(self, _request: web.Request) -> Mapping[str, Any]:
         """The groups of the cluster that is asked."""
@@ -212,9 +208,11 @@ class Page:
         return done.as_json()
 
     async def undo(self, request: web.Request) -> Mapping[str, Any]:
-        asked = await _asked(request, "namespace", "name", "approval")
+        asked = await _asked(request, "namespace", "name", "uid", "approval")
         manual = asked["approval"] != "Automatic"
-        done = await self._called(lambda: undo(self._parts.kube, asked["namespace"], asked["name"], manual=manual))
+        done = await self._called(
+            lambda: undo(self._parts.kube, asked["namespace"], asked["name"], asked["uid"], manual=manual)
+        )
         return done.as_json()
 
     async def _called(self, call: Callable[[], T]) -> T:

@@ -233,6 +233,15 @@ def test_without_the_right_it_asks_again_less_and_less_often() -> None:
     assert board.trouble == {}
 
 
+def test_with_the_right_to_list_and_not_to_watch_it_lists_less_and_less_often() -> None:
+    refused = KubeFailure("watch offsetresets: 403 forbidden")
+    told: list[list[Any]] = [[refused]] * 5 + [[Change(reset("b"), False, "2")], []]
+    board, scripted = followed([Listing((reset("a"),), "1")] * 6, told)
+
+    assert scripted.waited[:6] == [2, 4, 8, 16, 30, 1]
+    assert names(board.everything()) == ["a", "b"]
+
+
 def test_while_it_is_refused_the_page_says_so() -> None:
     board = Board((CONNECTIONS,))
 

@@ -14,7 +14,7 @@ from tidegate.cli.errors import CommandFailed
 from tidegate.cli.ui.actions import approve, plan_html, undo
 from tidegate.cli.ui.board import Board
 from tidegate.cli.ui.details import MOST_LANES, group_detail, object_detail, reset_detail
-from tidegate.cli.ui.rows import WATCHED, line
+from tidegate.cli.ui.rows import WATCHED, line, made_visible
 from tidegate.kube.ports import APPROVALS, PAUSES, POLICIES, RESETS, Object
 from tidegate.reset.model.result import RunResult
 from tidegate.reset.model.targets import PartitionOffset
@@ -217,16 +217,48 @@ def test_there_is_nothing_to_approve_or_undo_that_is_not_there() -> None:
     with pytest.raises(CommandFailed, match="there is no OffsetReset r"):
         approve(kube, FakeClock(), "shop", "r", "a" * 64)  # type: ignore[arg-type]
     with pytest.raises(CommandFailed, match="there is no OffsetReset r"):
-        undo(kube, "shop", "r", manual=True)  # type: ignore[arg-type]
+        undo(kube, "shop", "r", "u", manual=True)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("manual", [True, False])
 def test_an_undo_is_as_the_command_makes_it(manual: bool) -> None:
     kube = PersonsKube("ada")
-    waiting(kube)
+    uid = waiting(kube)["metadata"]["uid"]
 
-    done = undo(kube, "shop", "r", manual=manual)  # type: ignore[arg-type]
+    done = undo(kube, "shop", "r", uid, manual=manual)  # type: ignore[arg-type]
 
     made = kube.get(RESETS, "shop", done.name)
     own = {"approval": "Manual", "requester": "ada"} if manual else {}
     assert made["spec"] == {"connectionRef": {"name": "prod"}, "group": "g", "to": {"undo": "r"}, **own}
+
+
+def test_another_reset_that_has_got_the_name_meanwhile_is_not_undone() -> None:
+    kube = PersonsKube("ada")
+    shown = waiting(kube)["metadata"]["uid"]
+    kube.delete(RESETS, "shop", "r", "2026-11-20T12:00:00Z")
+    waiting(kube)
+
+    with pytest.raises(CommandFailed, match="another one than was shown"):
+        undo(kube, "shop", "r", shown, manual=True)  # type: ignore[arg-type]
+
+    assert len(kube.list(RESETS)) == 1
+
+
+def test_numbers_that_a_browser_would_round_are_sent_as_texts() -> None:
+    beyond = 2**53 + 1
+
+    assert made_visible({"a": beyond, "b": [beyond - 2, -beyond], "c": True, "d": None}) == {
+        "a": str(beyond),
+        "b": [beyond - 2, str(-beyond)],
+        "c": True,
+        "d": None,
+    }
+
+
+def test_what_an_approval_would_bring_about_is_told_by_the_plan_itself(scene: Scene) -> None:
+    single = detail_of(scene, "replay-2026-11-20")["effect"]
+    fleet = detail_of(scene, "replay-2026-11-20", a_fleets_run())["effect"]
+
+    assert single == {"partitions": 6, "moved": 5, "again": 1_904_880, "skipped": 6_500}
+    assert (fleet["partitions"], fleet["moved"]) == (15, 11)
+    assert detail_of(scene, "replay-2026-11-20", replace(a_run(), plan=None))["effect"] is None

@@ -1,6 +1,6 @@
 // Which view is shown, the keyboard, and what is asked before anything is changed.
 
-import { foreign, h, refreshTimes } from "./dom.js";
+import { count, foreign, h, refreshTimes } from "./dom.js";
 import { GroupPage, ObjectPage, ResetPage } from "./detail.js";
 import { ask, change, listen, Refused, takeToken } from "./live.js";
 import { List, VIEWS } from "./lists.js";
@@ -11,6 +11,7 @@ const main = $("main");
 const list = new List(state);
 let page = null;
 let turn = null;
+let isStale = false;
 let timer = 0;
 let lastList = "now";
 let offered = [];
@@ -19,8 +20,7 @@ let offered = [];
 
 function route() {
   const parts = location.hash.replace(/^#\//, "").split("/").map(decoded);
-  clearTimeout(timer);
-  turn?.abort();
+  giveUp();
   offer([]);
   const made = {
     reset: () => new ResetPage(parts[1], parts[2], parts[3], { offer, approve, undo }),
@@ -55,12 +55,16 @@ function decoded(part) {
   }
 }
 
-/** One look at a time; a page that shows something of Kafka looks again after a while, unless nobody sees it. */
+/** One look at a time, which is not broken off by news: where something changes all the time, none would ever end. A page
+ * that shows something of Kafka looks again after a while, unless nobody sees it. */
 async function refresh() {
   const shown = page;
   if (!shown) return;
   clearTimeout(timer);
-  turn?.abort();
+  if (turn) {
+    isStale = true;
+    return;
+  }
   turn = new AbortController();
   const { signal } = turn;
   let again = 5000;
@@ -73,9 +77,25 @@ async function refresh() {
     if (signal.aborted) return;
     shown.element.querySelector(":scope > .loading")?.remove();
     shown.element.querySelector(":scope > .failed")?.remove();
-    shown.element.prepend(h("p", { class: "note failed", role: "alert" }, foreign(error.message)));
+    const isGone = error instanceof Refused && error.status === 404;
+    if (isGone) offer([]);
+    const last = isGone && shown.element.children.length ? " What follows is what was seen last." : "";
+    const words = error instanceof Refused ? error.message : "tidegate ui does not answer";
+    shown.element.prepend(h("p", { class: "note failed", role: "alert" }, foreign(words), ".", last));
   }
-  if (page === shown && again) timer = setTimeout(() => (document.hidden ? (timer = setTimeout(refresh, again)) : refresh()), again);
+  if (signal.aborted) return;
+  turn = null;
+  if (isStale) refreshSoon();
+  else if (again) timer = setTimeout(() => document.hidden || refresh(), again);
+  isStale = false;
+}
+
+/** Nobody waits any more for what was asked. */
+function giveUp() {
+  clearTimeout(timer);
+  turn?.abort();
+  turn = null;
+  isStale = false;
 }
 
 let soon = 0;
@@ -134,6 +154,13 @@ function connection(name, why) {
   $("live").dataset.state = name;
   $("live").textContent = words[name];
   $("live").title = why;
+  state.lost = name === "lost" ? why : "";
+  if (!page && !state.ready) list.show();
+  if (name === "lost" && turn) {
+    // It may wait for an answer that never comes.
+    giveUp();
+    refreshSoon();
+  }
   if (name === "refused") noToken(why);
 }
 
@@ -146,7 +173,7 @@ async function listGroups() {
     state.listed = await ask("groups");
     state.kafkaTrouble = "";
   } catch (error) {
-    state.kafkaTrouble = error.message;
+    state.kafkaTrouble = error instanceof Refused ? error.message : "tidegate ui does not answer";
   }
   if (!page && list.view === "groups") list.show();
   if (state.listed.connection !== null || state.kafkaTrouble) setTimeout(listGroups, 15000);
@@ -173,7 +200,7 @@ function question(title, body, yes, run) {
   button.textContent = yes;
   button.disabled = false;
   button.onclick = async () => {
-    button.disabled = true;
+    button.disabled = true; // it may take seconds, until the operator has said what comes of it
     try {
       const message = await run();
       dialog.close();
@@ -189,19 +216,24 @@ function question(title, body, yes, run) {
 }
 
 function approve(namespace, name, found) {
-  const digest = found.digest;
+  const { digest, effect } = found;
   question(
     "Approve this plan?",
     [
-      h("p", {}, "An OffsetResetApproval in your name lets the plan of ", h("b", {}, foreign(`${namespace}/${name}`)), " be applied exactly as it is on this page."),
-      h("p", { class: "soft" }, "Plan ", h("code", {}, digest.slice(0, 16), "…")),
+      h("p", {}, h("b", {}, foreign(`${namespace}/${name}`)), " is then carried out exactly as planned on this page:"),
+      h("p", {}, `${count(effect.moved)} of ${count(effect.partitions)} partitions move. By their offsets, ${count(effect.again)} records are read again and ${count(effect.skipped)} are skipped.`),
+      h("p", { class: "soft" }, "This creates an OffsetResetApproval in your name, of plan ", h("code", {}, digest.slice(0, 16), "…")),
     ],
     "Approve",
-    async () => (await change("approve", { namespace, name, plan: digest })).message,
+    async () => {
+      const done = await change("approve", { namespace, name, plan: digest });
+      if (done.holds === false) throw new Refused(`The approval was created, but has no effect. ${done.message}`);
+      return done.message;
+    },
   );
 }
 
-function undo(namespace, name) {
+function undo(namespace, name, uid) {
   const box = h("input", { type: "checkbox", id: "ask-manual", checked: true });
   question(
     "Undo this reset?",
@@ -211,7 +243,7 @@ function undo(namespace, name) {
     ],
     "Undo",
     async () => {
-      const done = await change("undo", { namespace, name, approval: box.checked ? "Manual" : "Automatic" });
+      const done = await change("undo", { namespace, name, uid, approval: box.checked ? "Manual" : "Automatic" });
       location.hash = `#/reset/${encodeURIComponent(namespace)}/${encodeURIComponent(done.name)}`;
       return `OffsetReset ${done.name} created. ${done.message}`;
     },

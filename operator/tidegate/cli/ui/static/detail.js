@@ -1,6 +1,6 @@
 // The pages of one reset, one group, and one resource of another kind.
 
-import { address, badge, count, foreign, h, Parts, since, svg } from "./dom.js";
+import { address, badge, count, foreign, h, Parts, since, spaced, svg } from "./dom.js";
 import { ask, path } from "./live.js";
 import { NAMES } from "./lists.js";
 
@@ -78,7 +78,7 @@ export class ResetPage {
       offered.push({ label: "Approve the plan…", key: "a", primary: true, run: () => this.acts.approve(this.namespace, this.name, found) });
     }
     if (found.undoable && !this.group) {
-      offered.push({ label: "Undo it…", run: () => this.acts.undo(this.namespace, this.name) });
+      offered.push({ label: "Undo it…", run: () => this.acts.undo(this.namespace, this.name, found.uid) });
     }
     return offered;
   }
@@ -105,10 +105,6 @@ function steps(list, phase) {
       );
     }),
   );
-}
-
-function spaced(phase) {
-  return phase.replace(/(?<=[a-z])(?=[A-Z])/g, " ").replace(/ [A-Z]/g, (c) => c.toLowerCase());
 }
 
 function facts(list) {
@@ -171,7 +167,7 @@ function mark(kind) {
 function laneRow(lane, phase) {
   // Before that, what is committed has nothing to do with the target yet.
   const applied = ["Verifying", "Resuming", "Succeeded"].includes(phase);
-  const stands = !applied || lane.now === null ? null : lane.now === lane.target ? "at the target" : lane.now > lane.target ? "went on" : "";
+  const stands = !applied || lane.now === null ? null : lane.now === lane.target ? "at the target" : BigInt(lane.now) > BigInt(lane.target) ? "went on" : "";
   return h(
     "tr",
     { class: lane.moves ? null : "stays" },
@@ -185,16 +181,16 @@ function laneRow(lane, phase) {
 }
 
 function laneDrawing(lane) {
-  const known = [lane.earliest, lane.latest, lane.target, lane.before, lane.now].filter((each) => each !== null);
+  const known = [lane.earliest, lane.latest, lane.target, lane.before, lane.now].filter((each) => each !== null).map(Number);
   const least = Math.min(...known);
   const most = Math.max(...known);
-  const x = (offset) => 8 + (LANE - 16) * (most > least ? (offset - least) / (most - least) : 0.5);
+  const x = (offset) => 8 + (LANE - 16) * (most > least ? (Number(offset) - least) / (most - least) : 0.5);
   const text = `${lane.topic}-${lane.partition}: before ${count(lane.before)}, target ${count(lane.target)}, now ${lane.now === null ? "not known" : count(lane.now)}, log from ${count(lane.earliest)} to ${count(lane.latest)}`;
   const start = x(lane.earliest);
   const shapes = [svg("rect", { class: "track", x: start, y: 13, width: Math.max(x(lane.latest) - start, 1), height: 6, rx: 3 })];
   if (lane.before !== null && lane.moves) {
     const [left, right] = [x(lane.before), x(lane.target)].sort((a, b) => a - b);
-    shapes.push(svg("rect", { class: lane.target < lane.before ? "bar-again" : "bar-skip", x: left, y: 13, width: Math.max(right - left, 2), height: 6 }));
+    shapes.push(svg("rect", { class: BigInt(lane.target) < BigInt(lane.before) ? "bar-again" : "bar-skip", x: left, y: 13, width: Math.max(right - left, 2), height: 6 }));
   }
   if (lane.before !== null) shapes.push(svg("circle", { class: "at", cx: x(lane.before), cy: 16, r: 4.5 }));
   if (lane.now !== null) shapes.push(svg("circle", { class: "now-at", cx: x(lane.now), cy: 16, r: 3.5 }));
@@ -285,14 +281,14 @@ export class GroupPage {
   }
 }
 
-function partitions(found) {
+function partitions(found, ofPause = false) {
   if (!found.partitions.length) return found.byKafka ? h("p", { class: "empty" }, "The group has no partitions and no committed offsets.") : null;
-  const most = Math.max(1, ...found.partitions.map((each) => each.lag ?? 0));
+  const most = Math.max(1, ...found.partitions.map((each) => Number(each.lag ?? 0)));
   return h(
     "section",
     {},
     h("h2", {}, "Partitions"),
-    found.byKafka ? null : h("p", { class: "soft" }, "By the status of pauses: what else the group reads is not known without Kafka."),
+    found.byKafka ? null : h("p", { class: "soft" }, ofPause ? "As the status of this pause has them." : "As the statuses of pauses have them: what else the group reads is not known, since Kafka is not asked."),
     h(
       "div",
       { class: "scroll" },
@@ -307,6 +303,11 @@ function partitions(found) {
   );
 }
 
+/** Committed where the log does not reach (yet): its topic was made anew, or its end was lost. */
+function isBeyond(p) {
+  return p.committed !== null && p.logEnd !== null && BigInt(p.committed) > BigInt(p.logEnd);
+}
+
 function partitionRow(p, most) {
   return h(
     "tr",
@@ -314,8 +315,8 @@ function partitionRow(p, most) {
     h("td", { class: "name" }, foreign(`${p.topic}-${p.partition}`)),
     h("td", { class: "n" }, count(p.committed)),
     h("td", { class: "n" }, count(p.logEnd)),
-    h("td", { class: p.lag ? "n" : "n soft" }, count(p.lag)),
-    h("td", { class: "bar" }, p.lag ? svg("svg", { viewBox: "0 0 100 8", width: 100, height: 8, "aria-hidden": "true" }, svg("rect", { class: "bar-again", x: 0, y: 0, rx: 2, width: Math.max(2, (100 * p.lag) / most), height: 8 })) : null),
+    h("td", { class: p.lag ? "n" : "n soft" }, count(p.lag), isBeyond(p) ? h("small", { class: "bad" }, "beyond the end") : null),
+    h("td", { class: "bar" }, p.lag ? svg("svg", { viewBox: "0 0 100 8", width: 100, height: 8, "aria-hidden": "true" }, svg("rect", { class: "bar-again", x: 0, y: 0, rx: 2, width: Math.max(2, (100 * Number(p.lag)) / most), height: 8 })) : null),
     h("td", { class: "owner" }, p.owner ? foreign(p.owner) : h("span", { class: "soft" }, "nobody")),
     h("td", { class: "holds" }, (p.holds ?? []).map((hold) => h("div", {}, badge("held", "wait"), " ", foreign(hold.holder), hold.reason ? h("span", { class: "soft" }, ": ", foreign(hold.reason)) : null))),
   );
@@ -362,7 +363,7 @@ export class ObjectPage {
       ),
     );
     p.show("sentences", found.sentences, (list) => list.length > 0 && h("ul", { class: "short" }, list.map((each) => h("li", { class: each.startsWith("  ") ? "sub" : null }, foreign(each.trim())))));
-    p.show("partitions", [found.partitions, found.partitionsOmitted], () => (found.partitions.length ? partitions({ ...found, byKafka: false }) : null));
+    p.show("partitions", [found.partitions, found.partitionsOmitted], () => (found.partitions.length ? partitions({ ...found, byKafka: false }, true) : null));
     p.show("history", found.history, (list) => list.length > 0 && h("section", {}, h("h2", {}, "Resets that it has asked for"), h("table", {}, h("tbody", {}, list.map((each) => h("tr", {}, h("td", {}, foreign(each.id)), h("td", {}, badge(each.phase, ENDS[each.phase])), h("td", { class: "soft" }, since(each.finishedAt))))))));
     p.show("conditions", found.conditions, (list) => {
       const shown = conditions(list);

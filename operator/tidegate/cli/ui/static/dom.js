@@ -1,5 +1,7 @@
 // Builds elements. Text is only ever set as text: what resources and records say is never taken for HTML.
 
+/** Seconds by which clocks differ that are kept by NTP. */
+const MOST_SKEW = 5;
 const SVG = "http://www.w3.org/2000/svg";
 
 export function h(tag, attributes = {}, ...children) {
@@ -33,15 +35,21 @@ function visible(text) {
   });
 }
 
+/** A whole number; one that a double does not hold comes as a text (tidegate.cli.ui.rows). */
 export function count(value) {
-  return value === null || value === undefined ? "–" : Number(value).toLocaleString("en-US");
+  return value === null || value === undefined ? "–" : BigInt(value).toLocaleString("en-US");
 }
 
 export function badge(state, tone) {
-  return h("span", { class: `state ${tone || "idle"}` }, state);
+  return h("span", { class: `state ${tone || "idle"}` }, spaced(state));
 }
 
-/** How long ago, kept up to date by `refreshTimes`; the time itself is its title. */
+/** A phase or a reason as words: AwaitingApproval is "Awaiting approval". */
+export function spaced(name) {
+  return name.replace(/(?<=[a-z])(?=[A-Z])/g, " ").replace(/ [A-Z](?=[a-z])/g, (c) => c.toLowerCase());
+}
+
+/** How long ago, or by how much a clock elsewhere is ahead of this one; kept up to date by `refreshTimes`; the time itself is its title. */
 export function since(text) {
   if (!text) return h("span", {}, "");
   return h("time", { datetime: text, title: text, "data-ago": "" }, ago(text));
@@ -55,12 +63,16 @@ export function refreshTimes() {
 }
 
 export function ago(text) {
-  const seconds = Math.max(0, Math.round((Date.now() - Date.parse(text)) / 1000));
+  const seconds = Math.round((Date.now() - Date.parse(text)) / 1000);
   if (Number.isNaN(seconds)) return text;
-  if (seconds < 60) return `${seconds} s ago`;
-  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ago`;
-  if (seconds < 172800) return `${Math.floor(seconds / 3600)} h ago`;
-  return `${Math.floor(seconds / 86400)} d ago`;
+  return seconds < -MOST_SKEW ? `in ${span(-seconds)}` : `${span(Math.max(0, seconds))} ago`;
+}
+
+function span(seconds) {
+  if (seconds < 60) return `${seconds} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min`;
+  if (seconds < 172800) return `${Math.floor(seconds / 3600)} h`;
+  return `${Math.floor(seconds / 86400)} d`;
 }
 
 /** Renders a part of a page again only where what it shows has changed: focus, selection and open details stay. */

@@ -1,6 +1,6 @@
 // The lists: what waits and runs now, groups, resets, pauses, policies, connections, backups and mirrors.
 
-import { address, badge, count, foreign, h, since } from "./dom.js";
+import { address, badge, count, foreign, h, since, spaced } from "./dom.js";
 
 export const VIEWS = [
   { name: "now", title: "Now", key: "1" },
@@ -58,10 +58,10 @@ export function groupRows(lines, listed) {
     for (const group of line.groups) {
       const known = row(line.connection, group);
       if (line.kind === "offsetresets" && line.ended) {
-        known.about.push({ rank: 5, text: `last reset ${line.state}`, tone: "idle", line });
+        known.about.push({ rank: 5, text: `last reset ${words(line.state)}`, tone: "idle", line });
         continue;
       }
-      known.about.push({ rank: RANK[line.tone], text: `${shortKind(line.kind)} ${line.state}`, tone: line.tone, line });
+      known.about.push({ rank: RANK[line.tone], text: `${shortKind(line.kind)} ${words(line.state)}`, tone: line.tone, line });
     }
   }
   for (const known of found.values()) {
@@ -71,6 +71,8 @@ export function groupRows(lines, listed) {
   }
   return [...found.values()].sort((a, b) => RANK[a.tone] - RANK[b.tone] || (a.group < b.group ? -1 : 1));
 }
+
+const words = (state) => spaced(state).toLowerCase();
 
 function shortKind(kind) {
   return { offsetresets: "reset", consumergrouppauses: "pause", offsetresetpolicies: "policy" }[kind] ?? kind;
@@ -167,10 +169,19 @@ export class List {
       if (row.element === at) at = at.nextElementSibling;
       else this.box.insertBefore(row.element, at);
     });
-    this.summary.textContent = wanted.length ? `${count(matching.length)} of ${count(all.length)}` : count(all.length);
+    this.summary.textContent = wanted.length ? `${count(matching.length)} of ${count(all.length)}` : all.length ? `${count(all.length)} in all` : "";
     this.more.textContent =
       matching.length > shown.length ? `and ${count(matching.length - shown.length)} more: narrow the filter` : "";
     this.empty(all.length, matching.length);
+    const why = groups ? this.unlisted() : "";
+    this.head.replaceChildren(...(why ? [h("p", { class: "note" }, foreign(why))] : []));
+  }
+
+  /** Why there may be more groups than these. */
+  unlisted() {
+    const { kafkaTrouble, listed } = this.state;
+    if (kafkaTrouble) return `The cluster's groups can't be listed now: ${kafkaTrouble}`;
+    return listed.why ? `Only groups that a resource names are listed. ${listed.why}` : "";
   }
 
   empty(all, matching) {
@@ -178,7 +189,7 @@ export class List {
     none?.remove();
     if (matching) return;
     const why = !this.state.ready
-      ? "Asking the API server…"
+      ? this.state.lost || "Asking the API server…"
       : all
         ? "Nothing matches the filter."
         : { now: "Nothing waits, runs or is paused." }[this.view] ?? "There are none that you may see here.";

@@ -2,6 +2,8 @@
 // could not send the token. It is kept for this tab and this port only, in no cookie.
 
 const KEY = "tidegate-token";
+/** Milliseconds without a word after which the server, or the way to it, is taken for lost. It says how often it speaks. */
+let mostSilence = 45000;
 
 export function takeToken() {
   const found = /^#token=([\w-]+)$/.exec(location.hash);
@@ -56,27 +58,44 @@ export function path(...parts) {
 /** Calls `told(event, data)` for each event and `state(name, why)` for the connection's, for ever. */
 export async function listen(told, state) {
   let pause = 500;
+  const heed = (kind, data) => {
+    if (kind === "about") mostSilence = 3000 * data.aliveS;
+    told(kind, data);
+  };
   for (;;) {
+    const silent = new AbortController();
+    let timer = 0;
+    const heard = () => {
+      clearTimeout(timer);
+      timer = setTimeout(() => silent.abort(), mostSilence);
+    };
     try {
-      const response = await fetch("/api/events", { headers: headers() });
+      heard();
+      const response = await fetch("/api/events", { headers: headers(), signal: silent.signal });
       if (!response.ok) await answerOf(response);
       state("live", "");
       pause = 500;
-      await readEvents(response.body, told);
+      await readEvents(response.body, heed, heard);
       state("lost", "The server has ended the connection");
     } catch (error) {
       if (error instanceof Refused && error.status === 401) {
         state("refused", error.message);
         return;
       }
-      state("lost", error instanceof Refused ? error.message : "tidegate ui does not answer: was it ended?");
+      state("lost", error instanceof Refused ? error.message : words(silent.signal.aborted));
+    } finally {
+      clearTimeout(timer);
     }
     await new Promise((resolve) => setTimeout(resolve, pause));
     pause = Math.min(2 * pause, 5000);
   }
 }
 
-async function readEvents(body, told) {
+function words(isSilent) {
+  return isSilent ? "Nothing has come from tidegate ui for a while: was it suspended, or is a tunnel to it lost?" : "tidegate ui does not answer: was it ended?";
+}
+
+async function readEvents(body, told, heard) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
@@ -89,5 +108,6 @@ async function readEvents(body, told) {
       const data = /^data: (.*)$/m.exec(event);
       if (kind && data) told(kind[1], JSON.parse(data[1]));
     }
+    heard();
   }
 }
