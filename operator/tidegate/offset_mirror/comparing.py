@@ -7,7 +7,7 @@ still is what the source has only reading it again shows.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Container, Iterable
 from datetime import datetime
 from random import Random
 from typing import Final
@@ -20,7 +20,7 @@ from tidegate.mirror.model import Interrupted
 from tidegate.mirror.ports import MirrorCluster
 from tidegate.offset_mirror.topics import Copied
 from tidegate.printable import visible
-from tidegate.resources.offset_mirror import DifferentPlace, MirrorParity
+from tidegate.resources.offset_mirror import DifferentPlace, MirrorParity, OffsetMirrorStatus
 
 _log = logging.getLogger(__name__)
 
@@ -60,10 +60,11 @@ class Comparing:
             different=tuple(self.different[partition] for partition in sorted(self.different)[:_MOST]),
         )
 
-    def forget(self, partition: TopicPartition) -> None:
-        """It is another topic now."""
-        self.different.pop(partition, None)
-        self._starts.pop(partition, None)
+    def keep(self, topics: Container[str]) -> None:
+        """Of other topics nothing is known any more: nobody asks for their copies, or they are other ones by now. A copy
+        that is only being made ready anew still differs."""
+        self.different = {p: place for p, place in self.different.items() if p.topic in topics}
+        self._starts = {p: start for p, start in self._starts.items() if p.topic in topics}
 
     def choose(self, ends: Collection[tuple[TopicPartition, int]]) -> tuple[TopicPartition, int] | None:
         """Where to compare next; ``ends``: of the copies that are known to have something. Every other time it is a
@@ -117,3 +118,11 @@ class Comparing:
             self.different[partition] = DifferentPlace(
                 topic=partition.topic, partition=partition.partition, offset=offset, message=said
             )
+
+
+def differed(stopped: Comparing | None, status: OffsetMirrorStatus) -> Collection[DifferentPlace]:
+    """Where copies differed last. ``stopped``: what compared them in this process, which knows of more places than the
+    status tells."""
+    if stopped is not None:
+        return tuple(stopped.different.values())
+    return () if status.parity is None else status.parity.different

@@ -146,7 +146,6 @@ class Copying:
         }
         for partition in [p for p, known in self._partitions.items() if _mark(wanted.get(p)) != _mark(known.of)]:
             self._drop(self._partitions.pop(partition))
-            self.comparing.forget(partition)
         for partition, topic in wanted.items():
             if partition not in self._partitions:
                 self._partitions[partition] = self._begun(partition, topic)
