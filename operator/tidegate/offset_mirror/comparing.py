@@ -61,8 +61,8 @@ class Comparing:
         )
 
     def keep(self, topics: Container[str]) -> None:
-        """Of other topics nothing is known any more: nobody asks for their copies, or they are other ones by now. A copy
-        that is only being made ready anew still differs."""
+        """Of other topics nothing is known any more: nobody asks for their copies, or they are other ones by now. A
+        copy that is only being made ready anew still differs."""
         self.different = {p: place for p, place in self.different.items() if p.topic in topics}
         self._starts = {p: start for p, start in self._starts.items() if p.topic in topics}
 
@@ -72,7 +72,7 @@ class Comparing:
         self._again = not self._again
         if self.different and (self._again or not ends):
             partition = self._random.choice(sorted(self.different))
-            return partition, self.different[partition].offset
+            return partition, self._differs_at(partition)
         if not ends:
             return None
         partition, end = self._random.choice(sorted(ends))
@@ -80,7 +80,8 @@ class Comparing:
         return (partition, self._random.randrange(start, end)) if start < end else None
 
     def place(self, partition: TopicPartition, offset: int, topic: Copied) -> Sample | None:
-        """Compare the two clusters from that offset on; where they differ, twice. ``None``: one did not answer."""
+        """Compare the two clusters from that offset on; where they differ, twice. ``None``: one did not answer, or has
+        nothing there."""
         try:
             found = self._compared(partition, offset, topic)
             if found is not None and found.reason is not None:
@@ -102,8 +103,11 @@ class Comparing:
         ours = target.source(partition, topic.target.topic_id).read(offset)
         if isinstance(ours, Interrupted):
             return None
-        self._starts[partition] = max(theirs.log_start, ours.log_start)
-        return sample(theirs, ours)
+        start = self._starts[partition] = max(theirs.log_start, ours.log_start)
+        if start >= ours.last_stable:
+            return Sample(0)  # nothing that the copy had can differ any more
+        # Where one of them has nothing, the other may still have what it should not.
+        return sample(theirs, ours) if theirs.data and ours.data else None
 
     def note(self, partition: TopicPartition, offset: int, found: Sample) -> None:
         """Count what was found, and keep the first place of each copy that differs until it no longer does."""
@@ -111,13 +115,17 @@ class Comparing:
         self._places += found.records > 0 or found.reason is not None
         self._records += found.records
         kept = self.different.get(partition)
-        if found.reason is None and kept is not None and kept.offset == offset:
+        if found.reason is None and kept is not None and offset == self._differs_at(partition):
             del self.different[partition]
         if found.reason is not None and kept is None:
             said = visible(found.reason)[:500]
             self.different[partition] = DifferentPlace(
                 topic=partition.topic, partition=partition.partition, offset=offset, message=said
             )
+
+    def _differs_at(self, partition: TopicPartition) -> int:
+        """From where on it differs: what comes before may have been deleted meanwhile, and the difference not."""
+        return max(self.different[partition].offset, self._starts.get(partition, 0))
 
 
 def differed(stopped: Comparing | None, status: OffsetMirrorStatus) -> Collection[DifferentPlace]:

@@ -206,8 +206,7 @@ def test_nothing_is_chosen_that_is_deleted_already() -> None:
     clusters = Clusters()
     comparing = clusters.comparing()
     clusters.here.log("t").delete_records(4)
-    found = comparing.place(P, 0, clusters.copied)
-    assert found == Sample(0)
+    assert comparing.place(P, 0, clusters.copied) is None
 
     assert {comparing.choose([(P, 6)]) for _ in range(50)} == {(P, 4), (P, 5)}
 
@@ -265,6 +264,50 @@ def test_the_first_difference_of_a_copy_is_kept_until_it_is_over() -> None:
 
     assert comparing.told.different == ()
     assert (comparing.told.places, comparing.told.records) == (4, 6)
+
+
+def compare_again(comparing: Comparing, clusters: Clusters) -> tuple[DifferentPlace, ...]:
+    """The places that differ, after some more looks at them."""
+    for _ in range(4):
+        chosen = comparing.choose([])
+        if chosen is not None and (found := comparing.place(*chosen, clusters.copied)) is not None:
+            comparing.note(*chosen, found)
+    return comparing.told.different
+
+
+def test_a_difference_is_not_over_where_only_what_is_before_it_was_deleted() -> None:
+    clusters = Clusters()
+    spoil(clusters.there, 4)
+    comparing = clusters.comparing(place(P, 2))
+
+    for cluster in (clusters.here, clusters.there):
+        cluster.log("t").delete_records(3)
+        assert compare_again(comparing, clusters)
+    spoil(clusters.there, 4, b"record")
+
+    assert not compare_again(comparing, clusters)
+
+
+def test_a_difference_is_not_over_while_the_source_has_nothing_there() -> None:
+    clusters = Clusters()
+    clusters.there.write("t", 3)
+    comparing = clusters.comparing(place(P, 7))
+
+    assert compare_again(comparing, clusters)
+    clusters.here.write("t", 3)
+
+    assert not compare_again(comparing, clusters)
+
+
+@pytest.mark.parametrize("which", ["here", "there"])
+def test_a_difference_is_over_once_it_was_deleted(which: str) -> None:
+    clusters = Clusters()
+    spoil(clusters.there, 4)
+    comparing = clusters.comparing(place(P, 2))
+
+    {"here": clusters.here, "there": clusters.there}[which].log("t").delete_records(6)
+
+    assert not compare_again(comparing, clusters)
 
 
 def test_all_places_that_differ_are_known_to_what_copies_next_in_this_process() -> None:
