@@ -53,17 +53,18 @@ class Sample:
     reason: str | None = None
 
 
-def sample(source: SourceRead, copy: SourceRead) -> Sample:
+def sample(source: SourceRead, copy: SourceRead, *, compacts: bool = False) -> Sample:
     """Compare what two clusters have from the same offset on, as far as both have answered; ``copy``: the target, as a
     reader of committed records sees it. What only one has is a difference where the other one has something that nobody
-    sees, and otherwise may have been removed by compaction, now or when the topic still was compacted. Raises
-    ``Unreadable``."""
+    sees, and otherwise may have been removed by compaction, now or when the topic still was compacted. ``compacts``:
+    replicas do so each for itself, so that after a change of the leader a record may be back that was a gap when it was
+    copied, and was filled: what only one has is no difference then. Raises ``Unreadable``."""
     same = _same_batches(source, visible_batches(copy))
     until_source, of_source = visible_records(source, without=same)
     until_copy, of_copy = visible_records(copy, without=same)
     within = range(max(source.offset, source.log_start, copy.log_start), min(until_source, until_copy))
-    hidden = _InAny(hidden_ranges(copy)), _InAny(hidden_ranges(source))
-    reason = _difference(of_source, of_copy, within, *hidden)
+    target_lacks, source_lacks = ([], []) if compacts else (hidden_ranges(copy), hidden_ranges(source))
+    reason = _difference(of_source, of_copy, within, _InAny(target_lacks), _InAny(source_lacks))
     if reason is not None:
         return Sample(0, reason)
     whole = (b for b in visible_batches(source) if b.base_offset in same)

@@ -107,7 +107,7 @@ class Comparing:
         if start >= ours.last_stable:
             return Sample(0)  # nothing that the copy had can differ any more
         # Where one of them has nothing, the other may still have what it should not.
-        return sample(theirs, ours) if theirs.data and ours.data else None
+        return sample(theirs, ours, compacts=topic.compacts) if theirs.data and ours.data else None
 
     def note(self, partition: TopicPartition, offset: int, found: Sample) -> None:
         """Count what was found, and keep the first place of each copy that differs until it no longer does."""
