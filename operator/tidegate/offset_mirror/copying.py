@@ -21,8 +21,9 @@ from tidegate.offset_mirror.comparing import Comparing
 from tidegate.offset_mirror.course import NEVER, WHEN_GROWN, Course, Limits, PartitionCopying
 from tidegate.offset_mirror.ids import ProducerIdsInStatus
 from tidegate.offset_mirror.looking import Looks
+from tidegate.offset_mirror.rows import with_drift
 from tidegate.offset_mirror.topics import Copied
-from tidegate.resources.offset_mirror import CarriedGroups
+from tidegate.resources.offset_mirror import CarriedGroups, OffsetMirrorStatus
 from tidegate.threads import in_thread
 
 _log = logging.getLogger(__name__)
@@ -351,6 +352,18 @@ class Copying:
             return self._look_s
         # One that could not be carried over keeps a failover from ending.
         return min(interval_s, _CARRIED_AGAIN_S) if self.groups.failed else interval_s
+
+
+def with_found(status: OffsetMirrorStatus, stopped: Copying | None) -> OffsetMirrorStatus:
+    """With what ``stopped`` had found when it was, and no pass has written yet: another process would not know it."""
+    if stopped is None:
+        return status
+    status, told = with_drift(status, stopped.courses_at_rest), stopped.comparing.told
+    before = () if status.parity is None else status.parity.different
+    if told.different == before:
+        return status
+    parity = (status.parity or told).model_copy(update={"different": told.different})
+    return status.model_copy(update={"parity": parity})
 
 
 def _mark(topic: Copied | None) -> object:

@@ -25,7 +25,7 @@ from tidegate.kube.unreadable import UNREADABLE_AGAIN_S, say_unreadable
 from tidegate.mirror.ports import MirrorCluster
 from tidegate.offset_mirror.carrying import Notes, selected
 from tidegate.offset_mirror.comparing import Comparing, differed
-from tidegate.offset_mirror.copying import Carrying, Clusters, Copying, Sampling
+from tidegate.offset_mirror.copying import Carrying, Clusters, Copying, Sampling, with_found
 from tidegate.offset_mirror.counting import counted
 from tidegate.offset_mirror.course import Limits
 from tidegate.offset_mirror.failback import origin
@@ -241,6 +241,7 @@ class MirrorReconciler:
     async def _not_copied(self, body: Object, told: Told, again_after_s: float | None = None) -> _Outcome:
         await self._end(uid_of(body))
         self._parts.of_mirrors.gone(namespace_of(body), name_of(body))
+        told = replace(told, status=with_found(told.status, self._stopped.get(uid_of(body))))
         return _Outcome(told, self._parts.idle_tick_s if again_after_s is None else again_after_s)
 
     async def _in_trouble(self, body: Object, before: Before, why: str, pair: list[Live]) -> _Outcome:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -141,6 +142,28 @@ def test_a_copy_that_differs_still_does_after_it_was_not_copied_for_a_while(
     parity = world.status.parity
     assert parity is not None
     assert [place.partition for place in parity.different] == [0]
+
+
+def test_what_no_pass_has_told_before_a_suspension_outlives_the_process(world: World) -> None:
+    world.one_pass()
+    world.copied()
+    for offset in range(10):
+        spoil(world.there, offset)
+    while not world.copying[0].comparing.different:
+        world.run(asyncio.sleep(0.01))
+    world.spec["suspend"] = True
+
+    world.one_pass()
+
+    parity = world.status.parity
+    assert parity is not None
+    assert [place.partition for place in parity.different] == [0]
+    assert world.status.topics[0].state is CopyState.DRIFTED
+    world.run(world.reconciler.stop())
+    world.restart()
+    del world.spec["suspend"]
+    world.one_pass()
+    world.passes(lambda: world.condition("Drifted").status == "True")
 
 
 @pytest.mark.parametrize("meanwhile", [False, True], ids=["running", "restarted"])
