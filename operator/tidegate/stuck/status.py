@@ -111,8 +111,8 @@ def sentence(group: str, partition: TopicPartition, it: Stuck) -> str:
         )
     others = ", ".join(str(p) for p in it.among[:_NAMED]) + ("" if len(it.among) <= _NAMED else " and others")
     return (
-        f"group {group} stands at record {record} {what} since {since}; its owner stands in {len(it.among)} "
-        f"partitions ({others}), and one of their next records may hold it up"
+        f"group {group} stands at record {record} {what} since {since}; its owner does not get on in "
+        f"{len(it.among)} partitions ({others}), and one of their next records may hold it up"
     )
 
 

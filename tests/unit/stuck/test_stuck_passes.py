@@ -37,10 +37,12 @@ CREATED = "2026-11-20T11:59:00Z"
 class World:
     """A policy `p` with `stuckRecords` for a group of one member, and a topic with one partition."""
 
-    def __init__(self) -> None:
+    def __init__(self, *others: str) -> None:
+        """``others``: topics that the member reads as well."""
         self.clock = FakeClock()
         self.kafka = FakeKafka(self.clock)
-        self.kafka.create_topic("orders", 1)
+        for topic in ("orders", *others):
+            self.kafka.create_topic(topic, 1)
         self.kafka.control.ensure()
         self.kube = FakeKube()
         self.spec: dict[str, Any] = {
@@ -52,7 +54,7 @@ class World:
         self.live = live_of(self.kafka, "connection")
         self.status = PolicyStatus()
         self.resetting = False
-        self.consumer = FakeConsumer(self.kafka, GROUP, ["orders"], auto_commit_s=None, poll_s=10.0).start()
+        self.consumer = FakeConsumer(self.kafka, GROUP, ["orders", *others], auto_commit_s=None, poll_s=10.0).start()
         while self.kafka.groups([GROUP])[GROUP].state is not GroupState.STABLE:
             self.clock.sleep(1)
         self.commit(0)
@@ -92,8 +94,8 @@ class World:
         self.spec["stuckRecords"] = stuck_records
         self.kube.change(POLICIES, "ns", "p", spec=self.spec)
 
-    def commit(self, offset: int) -> None:
-        assert self.kafka._member_commit(GROUP, self.consumer.member_id, self.consumer._generation, {P: offset})
+    def commit(self, offset: int, partition: TopicPartition = P) -> None:
+        assert self.kafka._member_commit(GROUP, self.consumer.member_id, self.consumer._generation, {partition: offset})
 
     def keep(self) -> FeatureOutcome:
         """One pass, whose status, Events and memory are written after it."""
@@ -186,6 +188,41 @@ def test_once_the_group_gets_past_it_the_offer_is_taken_back(world: World) -> No
     assert world.resets == []
     assert world.told == ["RecordStuck", "RecordPassed"]
     assert world.sample("tidegate_stuck_records") is None
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_what_the_policy_leaves_out_may_be_what_holds_up_the_member(committed: bool) -> None:
+    world = World("refunds")
+    left_out = TopicPartition("refunds", 0)
+    world.spec["topics"] = ["orders"]
+    world.kube.change(POLICIES, "ns", "p", spec=world.spec)
+    world.kafka.append(left_out, [world.clock.now()])
+    if committed:
+        world.commit(0, left_out)
+
+    world.get_stuck()
+
+    assert world.said == ("True", "OneOfSeveral")
+    assert world.resets == []
+
+
+def test_what_has_no_committed_offset_yet_may_be_what_holds_up_the_member() -> None:
+    world = World("refunds")
+    world.run(4)
+    assert world.said[0] == "Unknown"
+    world.kafka.append(TopicPartition("refunds", 0), [world.clock.now()])
+
+    world.get_stuck()
+
+    assert world.said == ("True", "OneOfSeveral")
+
+
+def test_an_empty_log_holds_up_nobody() -> None:
+    world = World("refunds")
+
+    world.get_stuck()
+
+    assert world.said == ("True", "Stuck")
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,10 @@ STUCK = Stuck(10, RecordHead(12, NOW, 7, 1), int(NOW.timestamp() * 1000), Verdic
 def test_one_that_may_be_held_up_by_another_is_not_said_to_be_what_is_wrong() -> None:
     text = sentence("payments", P, Stuck(10, STUCK.head, STUCK.since_ms, Verdict.ONE_OF_SEVERAL, (P, Q)))
     assert "does not get past" not in text
-    assert "its owner stands in 2 partitions (orders-0, orders-1), and one of their next records may hold it up" in text
+    assert (
+        "its owner does not get on in 2 partitions (orders-0, orders-1), and one of their next records may hold it up"
+        in text
+    )
 
 
 def test_one_alone_is_named_by_its_own_offset_and_by_what_is_committed() -> None:
