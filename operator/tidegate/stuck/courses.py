@@ -75,7 +75,7 @@ class Course:
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """A partition that is not watched. ``moved_s``: the look that saw its committed offset moved; ``None``: none did."""
+    """A partition that is not watched. ``moved_s``: the look that saw its committed offset moved; ``None``: none."""
 
     owner: str
     committed: int | None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -297,6 +298,34 @@ def test_a_policy_that_never_asked_for_it_has_nothing_read(world: World, monkeyp
 
     monkeypatch.setattr(world.memory, "recall", read)
     assert world.keep().status == PolicyStatus()
+
+
+def test_what_somebody_has_stored_takes_back_no_other_reset(world: World) -> None:
+    """Whoever may edit the policy's memory need not be whoever may delete its resets."""
+    world.kube.make(RESETS, world.body, "p-v2", {"group": GROUP})
+    world.get_stuck()
+    known = world.feature._known[uid_of(world.body)]
+    known.withdrawn |= {"p-v2"}
+
+    world.run(4, world.produce)
+
+    assert "p-v2" in map(name_of, world.resets)
+    assert known.withdrawn == frozenset()
+
+
+@pytest.mark.parametrize("made", [False, True])
+def test_what_somebody_has_stored_gives_an_offer_no_other_name(world: World, made: bool) -> None:
+    """By which the policy's own reset could not be made, or another one would be approved."""
+    world.get_stuck()
+    [reset] = map(name_of, world.resets)
+    known = world.feature._known[uid_of(world.body)]
+    known.stuck = {P: replace(known.stuck[P], reset="p-v2", made=made)}
+
+    world.run(4, world.produce)
+
+    assert [*map(name_of, world.resets)] == [reset]
+    assert world.status.stuck_records is not None
+    assert world.status.stuck_records.records[0].skip == reset
 
 
 def test_an_offer_that_changes_as_it_is_taken_back_is_taken_back_later(
