@@ -456,6 +456,19 @@ def test_a_topic_that_was_created_again_is_another_one(world: World) -> None:
     assert world.status.stuck_records is None or world.stuck == []
 
 
+def test_a_topic_that_was_created_again_while_nobody_read_it_is_another_one(world: World) -> None:
+    """While a group rebalances nobody owns its partitions."""
+    world.run(30, world.read_well)
+    known = world.feature._known[uid_of(world.body)]
+    assert known.courses.paces
+
+    known.topics_are({})
+    known.topics_are({"orders": "another"})
+
+    assert known.courses.paces == {}
+    assert known.ids == {"orders": "another"}
+
+
 def test_an_api_server_that_refuses_the_offer_does_not_hide_the_finding(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
