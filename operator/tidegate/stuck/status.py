@@ -77,9 +77,9 @@ def _verdict(
 ) -> tuple[ConditionStatus, str, str]:
     if stuck:
         alone = [p for p in stuck if known.stuck[p].verdict is Verdict.STUCK]
-        shown = alone or stuck
-        rest = f", and {len(stuck) - _NAMED} more" if len(stuck) > _NAMED else ""
-        message = "; ".join(sentence(policy.group, p, known.stuck[p]) for p in shown[:_NAMED]) + rest
+        shown = (alone or stuck)[:_NAMED]
+        rest = f", and {len(stuck) - len(shown)} more" if len(stuck) > len(shown) else ""
+        message = "; ".join(sentence(policy.group, p, known.stuck[p]) for p in shown) + rest
         return ConditionStatus.TRUE, STUCK if alone else ONE_OF_SEVERAL, message
     waiting = ""
     if counts.waiting:
