@@ -358,12 +358,11 @@ def with_found(status: OffsetMirrorStatus, stopped: Copying | None) -> OffsetMir
     """With what ``stopped`` had found when it was, and no pass has written yet: another process would not know it."""
     if stopped is None:
         return status
-    status, told = with_drift(status, stopped.courses_at_rest), stopped.comparing.told
-    before = () if status.parity is None else status.parity.different
-    if told.different == before:
-        return status
-    parity = (status.parity or told).model_copy(update={"different": told.different})
-    return status.model_copy(update={"parity": parity})
+    told, before = stopped.comparing.told, () if status.parity is None else status.parity.different
+    if told.different != before:
+        parity = (status.parity or told).model_copy(update={"different": told.different})
+        status = status.model_copy(update={"parity": parity})
+    return with_drift(status, stopped.courses_at_rest)
 
 
 def _mark(topic: Copied | None) -> object:

@@ -108,10 +108,17 @@ def halted_before(status: OffsetMirrorStatus, courses: Iterable[Course]) -> list
 
 
 def with_drift(status: OffsetMirrorStatus, courses: Iterable[Course]) -> OffsetMirrorStatus:
-    """With what the process has found and no pass has written yet."""
+    """With what the process has found and no pass has written yet; and of topics that were just being made ready, with
+    what is known of them from before."""
     found = {course.partition.topic for course in courses if course.drifted}
+    before = {one.topic for one in status.parity.different} if status.parity is not None else set()
     drifted = {"state": CopyState.DRIFTED}
-    rows = tuple(row.model_copy(update=drifted) if row.name in found else row for row in status.topics)
+    rows = tuple(
+        row.model_copy(update=drifted)
+        if row.name in found or (row.name in before and row.state is not CopyState.SOURCE_GONE)
+        else row
+        for row in status.topics
+    )
     return status.model_copy(update={"topics": rows})
 
 
