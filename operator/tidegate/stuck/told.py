@@ -200,4 +200,4 @@ def _number(value: Any, most: int = _LARGEST) -> int:
 
 
 def _ms(at: datetime) -> int:
-    return int(at.timestamp() * 1000)
+    return min(_LATEST_MS, int(at.timestamp() * 1000))  # producers may give any time

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -18,7 +18,7 @@ from support.virtual_time import AtOnce, VirtualLoop
 from tidegate.connection.observer import Observer
 from tidegate.control.records import Hold, HoldKey
 from tidegate.kafka.errors import NotAuthorized
-from tidegate.kafka.model import GroupState, TopicPartition
+from tidegate.kafka.model import GroupState, RecordHead, TopicPartition
 from tidegate.kube.ports import POLICIES, RESETS, KubeUnavailable, Object, name_of, uid_of
 from tidegate.policy.feature import FeatureOutcome, PolicyView
 from tidegate.policy.memory import GroupMemory, PolicyMemory
@@ -27,8 +27,9 @@ from tidegate.resources.conditions import RECORD_STUCK, find_condition
 from tidegate.resources.offset_reset import parse_offset_reset
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
 from tidegate.stuck.feature import Parts, StuckRecordsFeature
+from tidegate.stuck.judging import Verdict
 from tidegate.stuck.metrics import StuckMetrics
-from tidegate.stuck.told import Known, decode, encode
+from tidegate.stuck.told import Known, Stuck, decode, encode
 
 GROUP = "payments"
 P = TopicPartition("orders", 0)
@@ -504,6 +505,16 @@ def test_what_is_stored_reads_back(world: World) -> None:
 def test_what_somebody_has_edited_is_refused(document: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r".+"):
         decode(document)
+
+
+@pytest.mark.parametrize("latest_ms", [0, 253_402_300_799_000, 253_402_300_799_999])
+def test_what_is_stored_reads_back_whatever_time_a_producer_gave_its_record(latest_ms: int) -> None:
+    head = RecordHead(12, datetime.fromtimestamp(latest_ms / 1000, UTC), 7, 1)
+
+    again = decode(json.loads(json.dumps(encode(Known(stuck={P: Stuck(10, head, 5, Verdict.STUCK)})))))
+
+    assert again.stuck[P].head.at is not None
+    assert abs(again.stuck[P].head.at - head.at) <= timedelta(seconds=1)  # type: ignore[operator]
 
 
 def test_nothing_known_reads_back() -> None:
