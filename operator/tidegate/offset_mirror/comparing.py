@@ -120,7 +120,10 @@ class Comparing:
         if found.reason is not None and kept is None:
             said = visible(found.reason)[:500]
             self.different[partition] = DifferentPlace(
-                topic=partition.topic, partition=partition.partition, offset=offset, message=said
+                topic=partition.topic,
+                partition=partition.partition,
+                offset=offset if found.at is None else found.at,
+                message=said,
             )
 
     def _differs_at(self, partition: TopicPartition) -> int:

@@ -289,6 +289,19 @@ def test_the_first_difference_of_a_copy_is_kept_until_it_is_over() -> None:
     assert (comparing.told.places, comparing.told.records) == (4, 6)
 
 
+def test_the_place_that_is_told_is_where_the_two_differ() -> None:
+    """And not where the comparison began: what is told apart has to be found there, however much is answered next."""
+    clusters = Clusters()
+    spoil(clusters.there, 4)
+    comparing = clusters.comparing()
+    found = comparing.place(P, 1, clusters.copied)
+    assert found is not None
+
+    comparing.note(P, 1, found)
+
+    assert [one.offset for one in comparing.told.different] == [4]
+
+
 def compare_again(comparing: Comparing, clusters: Clusters) -> tuple[DifferentPlace, ...]:
     """The places that differ, after some more looks at them."""
     for _ in range(4):
