@@ -197,6 +197,10 @@ def test_a_topic_is_read_by_its_id(world: World) -> None:
     assert again.last_stable == 5
 
 
+def test_who_may_write_is_not_known_where_there_are_no_acls(world: World) -> None:
+    assert world.cluster.writers([world.made()]) is None
+
+
 def test_producer_ids_are_new_each_time(world: World) -> None:
     assert world.cluster.new_producer_id() != world.cluster.new_producer_id()
 

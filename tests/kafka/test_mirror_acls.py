@@ -193,6 +193,26 @@ def test_the_documented_rights_are_enough_for_a_target(stage: Stage, from_open: 
     assert target.settings([stage.topic])[stage.topic]["max.message.bytes"] == "2000000"
 
 
+def test_the_documented_rights_tell_who_else_may_write(stage: Stage) -> None:
+    make_topic = next(topics_of(stage.secure, stage.unique))
+    for name in (stage.topic, f"{stage.topic}-other"):
+        make_topic(name=name)
+    target = stage.user(*OF_TARGET)
+    [own] = (target.writers([stage.topic]) or {})[stage.topic]
+
+    stage.user((TOPIC, "T", AclOperation.READ))
+    stage.user((TOPIC, f"{stage.topic}-other", AclOperation.WRITE))
+    assert target.writers([stage.topic]) == {stage.topic: {own}}
+    stage.user((TOPIC, "T", AclOperation.WRITE))
+    stage.user((TOPIC, "T", AclOperation.ALL))
+    [(_, found)] = (target.writers([stage.topic]) or {}).items()
+    assert len(found) == 3
+    assert own in found
+
+    with pytest.raises(NotAuthorized, match="Describe on cluster"):
+        stage.user((TOPIC, "T", AclOperation.ALL)).writers([stage.topic])
+
+
 def test_the_documented_rights_are_enough_for_a_source(stage: Stage) -> None:
     stage.fill(stage.secure, next(topics_of(stage.secure, stage.unique)))
     stage.mirrored(stage.user(*OF_SOURCE), stage.opened(Connection(stage.open_one.bootstrap)))

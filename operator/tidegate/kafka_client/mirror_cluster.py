@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from kafka.protocol.admin import CreatePartitionsRequest, CreateTopicsRequest, IncrementalAlterConfigsRequest
 
+from tidegate.kafka.acls import writers_of
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import GroupNotEmpty, Unavailable
 from tidegate.kafka.model import GroupType, LogBounds, Topic, TopicPartition
@@ -20,6 +21,7 @@ from tidegate.kafka_client.log_offsets import EARLIEST, LATEST, LogOffsets
 from tidegate.kafka_client.metadata import read_topics, topics_start
 from tidegate.kafka_client.mirror_clients import MirrorSource, MirrorTarget, new_producer_id
 from tidegate.kafka_client.offset_requests import offset_commit_request, stable_commits_of
+from tidegate.kafka_client.topic_acls import write_acls
 from tidegate.kafka_client.topic_ids import topic_id_of_bytes, uuid_of
 from tidegate.kafka_client.transaction import first_code
 from tidegate.kafka_client.wire import Wire
@@ -101,6 +103,11 @@ class KafkaMirrorCluster:
 
     def source(self, partition: TopicPartition, topic_id: str) -> MirrorSource:
         return MirrorSource(self._wire, partition, most_bytes=_READ_BYTES, wait_ms=0, topic_id=uuid_of(topic_id))
+
+    def writers(self, topics: Collection[str]) -> Mapping[str, frozenset[str]] | None:
+        self._check_cluster()
+        acls = write_acls(self._wire)
+        return None if acls is None else {topic: writers_of(topic, acls) for topic in topics}
 
     def group_ids(self) -> frozenset[str]:
         return frozenset(

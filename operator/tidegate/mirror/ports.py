@@ -132,6 +132,10 @@ class MirrorCluster(Protocol):
 
     def target(self, partition: TopicPartition) -> Target: ...
 
+    def writers(self, topics: Collection[str]) -> Mapping[str, frozenset[str]] | None:
+        """By topic, the principals that the brokers' ACLs let write it; ``None``: they have no authorizer."""
+        ...
+
     def group_ids(self) -> frozenset[str]: ...
 
     def committed(self, group_ids: Collection[str]) -> Mapping[str, GroupOffsets]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
+from tidegate.kafka.connection import Authentication
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.model import TopicPartition
 from tidegate.mirror.copier import Copier
@@ -19,6 +20,7 @@ from tidegate.offset_mirror.carrier import Carrier
 from tidegate.offset_mirror.carrying import NOTES, Notes
 from tidegate.offset_mirror.comparing import Comparing
 from tidegate.offset_mirror.course import NEVER, WHEN_GROWN, Course, Limits, PartitionCopying
+from tidegate.offset_mirror.exclusive import Verdict, Writers, judged, own_principal
 from tidegate.offset_mirror.ids import ProducerIdsInStatus
 from tidegate.offset_mirror.looking import Looks
 from tidegate.offset_mirror.rows import with_drift
@@ -33,6 +35,7 @@ _THREADS: Final = 4
 _DEFECT_S: Final = 60.0
 _CLOSING_S: Final = 5.0
 _CARRIED_AGAIN_S: Final = 60.0
+_ACLS_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,8 @@ class Copying:
         self.groups: CarriedGroups | None = None
         self._trouble = ""
         self._groups_trouble = ""
+        self._writers: Writers | KafkaFailure | None = None
+        self._has_asked_who_writes = False
 
     @property
     def clusters(self) -> Clusters:
@@ -118,6 +123,10 @@ class Copying:
     def comparing(self) -> Comparing:
         return self._sampling.comparing
 
+    def exclusive(self, authentication: Authentication) -> Verdict | None:
+        """Whether others may write the copies; ``None``: it was not asked yet. ``authentication``: at the target."""
+        return judged(self._writers, own_principal(authentication)) if self._has_asked_who_writes else None
+
     @property
     def trouble(self) -> str:
         """Why the source's ends, or the groups, could not be read the last time."""
@@ -126,6 +135,7 @@ class Copying:
     def start(self) -> None:
         self._spawn("follow", self._follow)
         self._spawn("compare", self._compare)
+        self._spawn("ask who may write", self._ask_who_writes)
         if self._carrying is not None:
             self._spawn("carry", self._carry)
 
@@ -324,6 +334,17 @@ class Copying:
         elif differed and differs is None:
             self._drop(known)
             self._partitions[partition] = self._begun(partition, known.of)
+
+    async def _ask_who_writes(self) -> None:
+        while True:
+            topics = sorted({partition.topic for partition in self._partitions})
+            if topics:
+                try:
+                    self._writers = await in_thread(self._patient, self._clusters.target.writers, topics)
+                except KafkaFailure as failure:
+                    self._writers = failure
+                self._has_asked_who_writes = True
+            await asyncio.sleep(_ACLS_S if topics else self._look_s)
 
     def _may_write(self) -> bool:
         return not self._ended and self._limits.may_write()

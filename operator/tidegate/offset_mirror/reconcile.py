@@ -289,9 +289,9 @@ class MirrorReconciler:
         preparing = len(prepared.preparing) if prepared is not None else 0
         clusters = (source.cluster_id, target.cluster_id)
         former = spec.former_producer_ids or ()
-        standing = MirrorStanding(result, clusters, running.groups, preparing, trouble, former, running.comparing.told)
-        told = copying(before, standing)
-        parts = self._parts
+        more = (former, running.comparing.told, running.exclusive(target.connection.authentication))
+        standing = MirrorStanding(result, clusters, running.groups, preparing, trouble, *more)
+        told, parts = copying(before, standing), self._parts
         parts.of_mirrors.mirror_is(namespace_of(body), name_of(body), result.counts, result.lag, running.groups)
         why = unready(prepared, known, trouble)
         if fresh:

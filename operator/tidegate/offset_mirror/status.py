@@ -9,10 +9,12 @@ from typing import Any, Final
 
 from tidegate.kube.ports import EventType, KubeEvent
 from tidegate.offset_mirror.counting import Counted
+from tidegate.offset_mirror.exclusive import Verdict
 from tidegate.offset_mirror.ids import pruned
 from tidegate.printable import visible
 from tidegate.resources.conditions import (
     DRIFTED,
+    EXCLUSIVE,
     FROZEN,
     IN_SYNC,
     READY,
@@ -95,6 +97,8 @@ class MirrorStanding:
     trouble: str = ""
     former_producer_ids: tuple[int, ...] = ()
     parity: MirrorParity | None = None
+    exclusive: Verdict | None = None
+    """``None``: nobody has been asked yet."""
 
 
 def refused(before: Before, refusal: Refusal) -> Told:
@@ -170,7 +174,7 @@ def _not_copying(before: Before, tell: _Tell, reason: str, message: str) -> Offs
     conditions = tell(before.status.conditions, reason=reason, message=message, **before.stamp)
     at = before.status.at
     since = "" if at is None else f"; what is counted is of {at:%Y-%m-%dT%H:%M:%SZ}"
-    for kind in (IN_SYNC, SEEDING, DRIFTED):
+    for kind in (IN_SYNC, SEEDING, DRIFTED, EXCLUSIVE):
         was = find_condition(conditions, kind)
         if kind == DRIFTED and was is not None and was.status is ConditionStatus.TRUE:
             continue  # it does not pass by itself
@@ -243,7 +247,8 @@ def _conditions(standing: MirrorStanding) -> list[tuple[str, ConditionStatus, st
         drifted = (DRIFTED, true, COPIES_DRIFTED, _drifted(standing.counted))
     else:
         drifted = (DRIFTED, false, NO_DRIFT_SEEN, "no copy is known to have anything at an offset not the source's")
-    return [in_sync, seeding, drifted]
+    found = [in_sync, seeding, drifted]
+    return found if standing.exclusive is None else [*found, (EXCLUSIVE, *standing.exclusive)]
 
 
 def _all_in_sync(total: int) -> str:

@@ -391,4 +391,5 @@ class OffsetMirrorStatus(StatusModel):
     """Ready is True while all topics are copied and in sync, while the mirror is suspended, and once it has failed
     over. Reconciling and Stalled are present while they are true. InSync is True while each copy has all that the
     source had ten seconds ago or later; Seeding while one has not yet had all that the source has; Drifted while one
-    has something at an offset that is not the source's."""
+    has something at an offset that is not the source's. Exclusive is False while
+    somebody else may write the copies, as far as the target's ACLs tell."""

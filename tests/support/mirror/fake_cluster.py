@@ -54,6 +54,8 @@ class FakeMirrorCluster:
     """Partitions without a leader."""
     hidden: set[str] = field(default_factory=set)
     """Topics that the principal may not describe."""
+    may_write: dict[str, frozenset[str]] | None = None
+    """By topic, who may by ACLs; ``None``: there is no authorizer."""
     commits: list[str] = field(default_factory=list)
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
@@ -128,6 +130,10 @@ class FakeMirrorCluster:
 
     def target(self, partition: TopicPartition) -> FakeTarget:
         return FakeTarget(self, partition)
+
+    def writers(self, topics: Collection[str]) -> Mapping[str, frozenset[str]] | None:
+        self._answer()
+        return None if self.may_write is None else {topic: self.may_write.get(topic, frozenset()) for topic in topics}
 
     def group_ids(self) -> frozenset[str]:
         self._answer()
