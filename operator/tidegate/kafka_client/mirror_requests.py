@@ -91,9 +91,12 @@ def fetch(
 
 
 def fetched(answer: Any) -> Any:
-    """The partition's row of a Fetch answer."""
+    """The partition's row of a Fetch answer. Raises ``Unavailable`` where a quota is used up: brokers answer at once
+    then, without any partition (KIP-219)."""
     if answer.error_code:
         return answer
+    if not answer.responses:
+        raise Unavailable("the broker holds back what is read, by a quota")
     [topic] = answer.responses
     [row] = topic.partitions
     return row

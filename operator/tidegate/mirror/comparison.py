@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidegate.mirror.batches import Batch, read_batches
 from tidegate.mirror.model import Tail
@@ -42,30 +42,34 @@ def disagreement(read: SourceRead, tail: Tail, *, compacts: bool, adopted: int =
     within = range(max(read.offset, tail.start), known)
     # What compaction can't have removed: anything at all, or what the target has something else instead of.
     target_lacks, source_lacks = (hidden, ()) if compacts else (within, within)
-    return Compared(known, _difference(of_source, of_target, within, target_lacks, source_lacks))
+    found = _difference(of_source, of_target, within, target_lacks, source_lacks)
+    return Compared(known, None if found is None else found[1])
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """``records``: how many were found to be the same; ``reason``: where two differ, and how."""
+    """``records``: how many were found to be the same; ``reason``: where two differ, and how; ``at``: the offset."""
 
     records: int
     reason: str | None = None
+    at: int | None = field(default=None, compare=False)
 
 
-def sample(source: SourceRead, copy: SourceRead) -> Sample:
+def sample(source: SourceRead, copy: SourceRead, *, compacts: bool = False) -> Sample:
     """Compare what two clusters have from the same offset on, as far as both have answered; ``copy``: the target, as a
     reader of committed records sees it. What only one has is a difference where the other one has something that nobody
-    sees, and otherwise may have been removed by compaction, now or when the topic still was compacted. Raises
-    ``Unreadable``."""
+    sees, and otherwise may have been removed by compaction, now or when the topic still was compacted. ``compacts``:
+    replicas do so each for itself, so that after a change of the leader a record may be back that was a gap when it was
+    copied, and was filled: what only one has is no difference then. Raises ``Unreadable``."""
     same = _same_batches(source, visible_batches(copy))
     until_source, of_source = visible_records(source, without=same)
     until_copy, of_copy = visible_records(copy, without=same)
     within = range(max(source.offset, source.log_start, copy.log_start), min(until_source, until_copy))
-    hidden = _InAny(hidden_ranges(copy)), _InAny(hidden_ranges(source))
-    reason = _difference(of_source, of_copy, within, *hidden)
-    if reason is not None:
-        return Sample(0, reason)
+    target_lacks, source_lacks = ([], []) if compacts else (hidden_ranges(copy), hidden_ranges(source))
+    found = _difference(of_source, of_copy, within, _InAny(target_lacks), _InAny(source_lacks))
+    if found is not None:
+        at, reason = found
+        return Sample(0, reason, at)
     whole = (b for b in visible_batches(source) if b.base_offset in same)
     equal = sum(b.count for b in whole if within.start <= b.base_offset and b.next_offset <= within.stop)
     return Sample(equal + sum(offset in within for offset in of_source.keys() & of_copy.keys()))
@@ -77,18 +81,19 @@ def _difference(
     within: range,
     target_lacks: Container[int],
     source_lacks: Container[int],
-) -> str | None:
-    """``target_lacks``, ``source_lacks``: the offsets where it is a difference that it has no record."""
+) -> tuple[int, str] | None:
+    """The first offset, and how they differ there. ``target_lacks``, ``source_lacks``: the offsets where it is a
+    difference that it has no record."""
     for offset in sorted(of_source.keys() | of_target.keys()):
         if offset not in within:
             continue
         ours, theirs = of_target.get(offset), of_source.get(offset)
         if theirs is not None and ours is None and offset in target_lacks:
-            return f"the source has a record at offset {offset}, the target none"
+            return offset, f"the source has a record at offset {offset}, the target none"
         if ours is not None and theirs is None and offset in source_lacks:
-            return f"the target has a record at offset {offset}, the source none"
+            return offset, f"the target has a record at offset {offset}, the source none"
         if ours is not None and theirs is not None and ours != theirs:
-            return f"the records at offset {offset} differ"
+            return offset, f"the records at offset {offset} differ"
     return None
 
 

@@ -7,7 +7,7 @@ still is what the source has only reading it again shows.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Container, Iterable
 from datetime import datetime
 from random import Random
 from typing import Final
@@ -20,7 +20,7 @@ from tidegate.mirror.model import Interrupted
 from tidegate.mirror.ports import MirrorCluster
 from tidegate.offset_mirror.topics import Copied
 from tidegate.printable import visible
-from tidegate.resources.offset_mirror import DifferentPlace, MirrorParity
+from tidegate.resources.offset_mirror import DifferentPlace, MirrorParity, OffsetMirrorStatus
 
 _log = logging.getLogger(__name__)
 
@@ -60,10 +60,11 @@ class Comparing:
             different=tuple(self.different[partition] for partition in sorted(self.different)[:_MOST]),
         )
 
-    def forget(self, partition: TopicPartition) -> None:
-        """It is another topic now."""
-        self.different.pop(partition, None)
-        self._starts.pop(partition, None)
+    def keep(self, topics: Container[str]) -> None:
+        """Of other topics nothing is known any more: nobody asks for their copies, or they are other ones by now. A
+        copy that is only being made ready anew still differs."""
+        self.different = {p: place for p, place in self.different.items() if p.topic in topics}
+        self._starts = {p: start for p, start in self._starts.items() if p.topic in topics}
 
     def choose(self, ends: Collection[tuple[TopicPartition, int]]) -> tuple[TopicPartition, int] | None:
         """Where to compare next; ``ends``: of the copies that are known to have something. Every other time it is a
@@ -71,7 +72,7 @@ class Comparing:
         self._again = not self._again
         if self.different and (self._again or not ends):
             partition = self._random.choice(sorted(self.different))
-            return partition, self.different[partition].offset
+            return partition, self._differs_at(partition)
         if not ends:
             return None
         partition, end = self._random.choice(sorted(ends))
@@ -79,7 +80,8 @@ class Comparing:
         return (partition, self._random.randrange(start, end)) if start < end else None
 
     def place(self, partition: TopicPartition, offset: int, topic: Copied) -> Sample | None:
-        """Compare the two clusters from that offset on; where they differ, twice. ``None``: one did not answer."""
+        """Compare the two clusters from that offset on; where they differ, twice. ``None``: one did not answer, or has
+        nothing there."""
         try:
             found = self._compared(partition, offset, topic)
             if found is not None and found.reason is not None:
@@ -101,8 +103,11 @@ class Comparing:
         ours = target.source(partition, topic.target.topic_id).read(offset)
         if isinstance(ours, Interrupted):
             return None
-        self._starts[partition] = max(theirs.log_start, ours.log_start)
-        return sample(theirs, ours)
+        start = self._starts[partition] = max(theirs.log_start, ours.log_start)
+        if start >= ours.last_stable:
+            return Sample(0)  # nothing that the copy had can differ any more
+        # Where one of them has nothing, the other may still have what it should not.
+        return sample(theirs, ours, compacts=topic.compacts) if theirs.data and ours.data else None
 
     def note(self, partition: TopicPartition, offset: int, found: Sample) -> None:
         """Count what was found, and keep the first place of each copy that differs until it no longer does."""
@@ -110,10 +115,25 @@ class Comparing:
         self._places += found.records > 0 or found.reason is not None
         self._records += found.records
         kept = self.different.get(partition)
-        if found.reason is None and kept is not None and kept.offset == offset:
+        if found.reason is None and kept is not None and offset == self._differs_at(partition):
             del self.different[partition]
         if found.reason is not None and kept is None:
             said = visible(found.reason)[:500]
             self.different[partition] = DifferentPlace(
-                topic=partition.topic, partition=partition.partition, offset=offset, message=said
+                topic=partition.topic,
+                partition=partition.partition,
+                offset=offset if found.at is None else found.at,
+                message=said,
             )
+
+    def _differs_at(self, partition: TopicPartition) -> int:
+        """From where on it differs: what comes before may have been deleted meanwhile, and the difference not."""
+        return max(self.different[partition].offset, self._starts.get(partition, 0))
+
+
+def differed(stopped: Comparing | None, status: OffsetMirrorStatus) -> Collection[DifferentPlace]:
+    """Where copies differed last. ``stopped``: what compared them in this process, which knows of more places than the
+    status tells."""
+    if stopped is not None:
+        return tuple(stopped.different.values())
+    return () if status.parity is None else status.parity.different

@@ -23,8 +23,9 @@ from tidegate.offset_mirror.course import NEVER, WHEN_GROWN, Course, Limits, Par
 from tidegate.offset_mirror.exclusive import Verdict, Writers, judged, own_principal
 from tidegate.offset_mirror.ids import ProducerIdsInStatus
 from tidegate.offset_mirror.looking import Looks
+from tidegate.offset_mirror.rows import with_drift
 from tidegate.offset_mirror.topics import Copied
-from tidegate.resources.offset_mirror import CarriedGroups
+from tidegate.resources.offset_mirror import CarriedGroups, OffsetMirrorStatus
 from tidegate.threads import in_thread
 
 _log = logging.getLogger(__name__)
@@ -156,7 +157,6 @@ class Copying:
         }
         for partition in [p for p, known in self._partitions.items() if _mark(wanted.get(p)) != _mark(known.of)]:
             self._drop(self._partitions.pop(partition))
-            self.comparing.forget(partition)
         for partition, topic in wanted.items():
             if partition not in self._partitions:
                 self._partitions[partition] = self._begun(partition, topic)
@@ -373,6 +373,17 @@ class Copying:
             return self._look_s
         # One that could not be carried over keeps a failover from ending.
         return min(interval_s, _CARRIED_AGAIN_S) if self.groups.failed else interval_s
+
+
+def with_found(status: OffsetMirrorStatus, stopped: Copying | None) -> OffsetMirrorStatus:
+    """With what ``stopped`` had found when it was, and no pass has written yet: another process would not know it."""
+    if stopped is None:
+        return status
+    told, before = stopped.comparing.told, () if status.parity is None else status.parity.different
+    if told.different != before:
+        parity = (status.parity or told).model_copy(update={"different": told.different})
+        status = status.model_copy(update={"parity": parity})
+    return with_drift(status, stopped.courses_at_rest)
 
 
 def _mark(topic: Copied | None) -> object:

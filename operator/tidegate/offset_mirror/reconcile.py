@@ -24,8 +24,8 @@ from tidegate.kube.ports import MIRRORS, Kube, Object, label_of, name_of, namesp
 from tidegate.kube.unreadable import UNREADABLE_AGAIN_S, say_unreadable
 from tidegate.mirror.ports import MirrorCluster
 from tidegate.offset_mirror.carrying import Notes, selected
-from tidegate.offset_mirror.comparing import Comparing
-from tidegate.offset_mirror.copying import Carrying, Clusters, Copying, Sampling
+from tidegate.offset_mirror.comparing import Comparing, differed
+from tidegate.offset_mirror.copying import Carrying, Clusters, Copying, Sampling, with_found
 from tidegate.offset_mirror.counting import counted
 from tidegate.offset_mirror.course import Limits
 from tidegate.offset_mirror.failback import origin
@@ -37,10 +37,10 @@ from tidegate.offset_mirror.preparing import Prepared, prepare, wanted_topics
 from tidegate.offset_mirror.refusals import refusal_of
 from tidegate.offset_mirror.rows import (
     copied_by_another,
+    fresh_in,
     gone_before,
     halted_before,
     halted_courses,
-    is_same,
     rows_of,
     unready,
     with_drift,
@@ -241,6 +241,7 @@ class MirrorReconciler:
     async def _not_copied(self, body: Object, told: Told, again_after_s: float | None = None) -> _Outcome:
         await self._end(uid_of(body))
         self._parts.of_mirrors.gone(namespace_of(body), name_of(body))
+        told = replace(told, status=with_found(told.status, self._stopped.get(uid_of(body))))
         return _Outcome(told, self._parts.idle_tick_s if again_after_s is None else again_after_s)
 
     async def _in_trouble(self, body: Object, before: Before, why: str, pair: list[Live]) -> _Outcome:
@@ -273,9 +274,11 @@ class MirrorReconciler:
         except KafkaFailure as failure:
             trouble = str(failure)
         rows, halted = before.status.topics, halted_before(before.status, running.courses())
+        fresh = frozenset[str]() if prepared is None else fresh_in(prepared, known)
         if prepared is not None:
             rows, halted = rows_of(prepared, {**known, **prepared.adoption.rows}), halted_courses(prepared)
-            ready = [topic for topic in prepared.copied if is_same(topic, known.get(topic.source.name))]
+            ready = [topic for topic in prepared.copied if topic.source.name not in fresh]
+            running.comparing.keep({row.name for row in rows} - fresh)
             adopts = frozenset(row.name for row in rows if row.adopted)
             mirrored = frozenset(row.name for row in rows if row.target_id)
             copy = functools.partial(running.copy, ready, before.status.producer_ids, adopts, mirrored)
@@ -291,10 +294,9 @@ class MirrorReconciler:
         told, parts = copying(before, standing), self._parts
         parts.of_mirrors.mirror_is(namespace_of(body), name_of(body), result.counts, result.lag, running.groups)
         why = unready(prepared, known, trouble)
-        if prepared is not None and any(not is_same(t, known.get(t.source.name)) for t in prepared.copied):
+        if fresh:
             return _Outcome(told, 0.0, why)
-        settled = is_true(told.status.conditions, READY)
-        return _Outcome(told, parts.idle_tick_s if settled else parts.active_tick_s, why)
+        return _Outcome(told, parts.idle_tick_s if is_true(told.status.conditions, READY) else parts.active_tick_s, why)
 
     async def _prepared(
         self,
@@ -368,9 +370,7 @@ class MirrorReconciler:
             groups, interval_s = spec.groups, spec.groups.interval.total_seconds()
             notes = Notes(f"-{uid[:8]}" if spec.failback_from is not None else "")
             carrying = Carrying(interval_s, lambda group_id: selected(group_id, groups, *allowed), notes)
-        stopped = self._stopped.get(uid)
-        differed = () if status.parity is None else status.parity.different
-        different = stopped.comparing.told.different if stopped is not None else differed
+        different = differed(None if (stopped := self._stopped.get(uid)) is None else stopped.comparing, status)
         sampling = Sampling(
             spec.parity.interval.total_seconds(), Comparing(theirs, ours, parts.clock.now, known=different)
         )

@@ -63,12 +63,17 @@ def is_same(topic: Copied, known: MirroredTopicStatus | None) -> bool:
     return known is not None and (known.source_id, known.target_id) == (topic.source.topic_id, topic.target.topic_id)
 
 
+def fresh_in(prepared: Prepared, known: Mapping[str, MirroredTopicStatus]) -> frozenset[str]:
+    """The topics that could be copied, and of which the status does not speak yet."""
+    copied = (topic for topic in prepared.copied if not is_same(topic, known.get(topic.source.name)))
+    return frozenset(topic.source.name for topic in copied)
+
+
 def unready(prepared: Prepared | None, known: Mapping[str, MirroredTopicStatus], trouble: str) -> str:
     """Why not every topic that is wanted is being copied, and known to be."""
     if trouble or prepared is None:
         return f"the clusters could not be looked at as a whole: {trouble}"
-    fresh = [topic.source.name for topic in prepared.copied if not is_same(topic, known.get(topic.source.name))]
-    left = sorted((*prepared.preparing, *fresh))
+    left = sorted((*prepared.preparing, *fresh_in(prepared, known)))
     return f"{len(left)} topic(s) are not being copied yet, such as {left[0]}" if left else ""
 
 
@@ -103,10 +108,17 @@ def halted_before(status: OffsetMirrorStatus, courses: Iterable[Course]) -> list
 
 
 def with_drift(status: OffsetMirrorStatus, courses: Iterable[Course]) -> OffsetMirrorStatus:
-    """With what the process has found and no pass has written yet."""
+    """With what the process has found and no pass has written yet; and of topics that were just being made ready, with
+    what is known of them from before."""
     found = {course.partition.topic for course in courses if course.drifted}
+    before = {one.topic for one in status.parity.different} if status.parity is not None else set()
     drifted = {"state": CopyState.DRIFTED}
-    rows = tuple(row.model_copy(update=drifted) if row.name in found else row for row in status.topics)
+    rows = tuple(
+        row.model_copy(update=drifted)
+        if row.name in found or (row.name in before and row.state is not CopyState.SOURCE_GONE)
+        else row
+        for row in status.topics
+    )
     return status.model_copy(update={"topics": rows})
 
 

@@ -23,13 +23,15 @@ _FORGETS: Final = 0.998
 class Look:
     """What one look saw of a group. ``at_s``: monotonic. ``owners``: by partition, the member id of whoever
     has it; empty while the group is not stable. ``ends``: where the logs end for readers of
-    committed records, read after ``committed``. ``withheld``: what Tidegate keeps from being read."""
+    committed records, read after ``committed``. ``withheld``: what Tidegate keeps from being read. ``elsewhere``: the
+    same as ``owners``, of partitions that are not watched and may have something to read."""
 
     at_s: float
     owners: Mapping[TopicPartition, str]
     committed: Offsets
     ends: Offsets
     withheld: Collection[TopicPartition] = ()
+    elsewhere: Mapping[TopicPartition, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +73,27 @@ class Course:
         return self.since_s is not None
 
 
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """A partition that is not watched. ``moved_s``: the look that saw its committed offset moved; ``None``: none."""
+
+    owner: str
+    committed: int | None
+    moved_s: float | None = None
+
+
 @dataclass(slots=True)
 class Courses:
     """Those of one group. ``paces`` outlive what interrupts a course."""
 
     paces: dict[TopicPartition, Pace] = field(default_factory=dict)
     now: dict[TopicPartition, Course] = field(default_factory=dict)
+    elsewhere: dict[TopicPartition, Elsewhere] = field(default_factory=dict)
     looked_s: float | None = None
 
     def begin_anew(self) -> None:
         """What comes next has nothing to do with what was: nobody looked, or the group was reset."""
-        self.now, self.looked_s = {}, None
+        self.now, self.elsewhere, self.looked_s = {}, {}, None
 
     def take(self, look: Look, longest_gap_s: float) -> None:
         """Go on by a look. ``longest_gap_s``: between two looks; a longer one may hide anything, such as brokers that
@@ -94,6 +106,7 @@ class Courses:
             if committed is None or end is None or partition in look.withheld:
                 continue
             self.now[partition] = self._next(partition, before.get(partition), committed, end, owner, look)
+        self.elsewhere = {p: self._not_watched(p, owner, look) for p, owner in look.elsewhere.items()}
         self.looked_s = look.at_s
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
@@ -106,6 +119,12 @@ class Courses:
     def longest_s(self) -> float:
         """Of all partitions of the group, which are read by the same application."""
         return max((pace.longest_s for pace in self.paces.values() if pace.is_known), default=0.0)
+
+    def _not_watched(self, partition: TopicPartition, owner: str, look: Look) -> Elsewhere:
+        before, committed = self.elsewhere.get(partition), look.committed.get(partition)
+        if before is None or before.owner != owner:
+            return Elsewhere(owner, committed)
+        return before if before.committed == committed else Elsewhere(owner, committed, look.at_s)
 
     def _next(
         self, partition: TopicPartition, before: Course | None, committed: int, end: int, owner: str, look: Look

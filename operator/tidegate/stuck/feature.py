@@ -151,13 +151,18 @@ class StuckRecordsFeature:
         if gates.claims.queue(policy.group):
             known.begin_anew()  # another operator's or a command's run has the group, or is about to
             return FeatureOutcome(policy.status, again_after_s=tick_s)
-        committed = await observer.committed(uid, policy.group, tick_s / 2)
-        committed = {p: at for p, at in committed.items() if _covers(p.topic, policy)}
-        owners = {p: owner for p, owner in owners_of(group).items() if p in committed}
+        everything = await observer.committed(uid, policy.group, tick_s / 2)
+        committed = {p: at for p, at in everything.items() if _covers(p.topic, policy)}
+        owned = owners_of(group)
+        owners = {p: owner for p, owner in owned.items() if p in committed}
         known.topics_are(await self._topic_ids(policy.live, {p.topic for p in (*owners, *known.stuck)}))
-        ends = await observer.stable_ends(uid, list(owners), tick_s / 2) if owners else {}
+        new = [p for p in owned if p not in everything and _covers(p.topic, policy)]
+        ends = await observer.stable_ends(uid, [*owners, *new], tick_s / 2) if owners else {}
+        # A member is busy with any of its partitions, also with those that the policy leaves out.
+        elsewhere = {p: owner for p, owner in owned.items() if p not in owners and ends.get(p) != 0}
         waiting = await self._waiting(policy.live, committed, ends, tick_s)
-        look = Look(self._parts.monotonic(), owners, committed, ends, _withheld(gates, policy.group, owners))
+        withheld = _withheld(gates, policy.group, owners)
+        look = Look(self._parts.monotonic(), owners, everything, ends, withheld, elsewhere)
         known.courses.take(look, _GAP * tick_s)
         after_s = spec.after.total_seconds()
         try:
@@ -172,7 +177,8 @@ class StuckRecordsFeature:
         judged = judge(known.courses, known.readable, spec.after.total_seconds())
         now_ms = int(self._parts.now().timestamp() * 1000)
         # Of a group that nobody reads it is not known whether it would get past the record.
-        standing: Offsets = {} if group.is_vacant else look.committed
+        committed: Offsets = {p: at for p, at in look.committed.items() if _covers(p.topic, policy)}
+        standing: Offsets = {} if group.is_vacant else committed
         changes = known.settle(standing, judged, look.at_s, now_ms)
         note = await self._offer(policy, spec, known)
         counts = _counts(known, look, waiting)
@@ -208,7 +214,7 @@ class StuckRecordsFeature:
 
     async def _waiting(self, live: Live, committed: Offsets, ends: Offsets, tick_s: float) -> int:
         """Of how many partitions what comes next belongs to a transaction that is open."""
-        at_end = [p for p, end in ends.items() if committed[p] >= end]
+        at_end = [p for p, end in ends.items() if committed.get(p, -1) >= end]
         logs = await self._parts.observer.log_ends(live.uid, at_end, tick_s) if at_end else {}
         return sum(logs.get(p, 0) > ends[p] for p in at_end)
 

@@ -107,6 +107,12 @@ def _among(courses: Courses, partition: TopicPartition, course: Course) -> tuple
             others.append(other)
         elif its.busy_s is not None and its.since_s is not None and its.busy_s <= late_s:
             others.append(other)  # perhaps it was read first, and this one has not had its turn
+    for unseen, it in courses.elsewhere.items():
+        if it.owner != course.owner:
+            continue
+        if it.moved_s is not None and it.moved_s >= course.since_s:
+            return None  # what there still is to read nobody knows
+        others.append(unseen)
     return tuple(others)
 
 

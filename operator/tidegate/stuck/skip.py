@@ -20,6 +20,7 @@ from tidegate.policy.feature import PolicyView
 from tidegate.policy.template import is_controlled_by
 from tidegate.resources.policy import reset_name_problem
 from tidegate.resources.reset import ResetPhase
+from tidegate.resources.stuck_records import SKIP_PREFIX
 from tidegate.stuck.judging import Verdict
 from tidegate.stuck.told import Known, Stuck, reset_id
 from tidegate.threads import in_thread
@@ -40,11 +41,12 @@ class Skips:
         is written down a pass before. Returns why none is created, where that is so."""
         note = _cannot(policy)
         for partition, stuck in sorted(known.stuck.items()):
-            if stuck.verdict is not Verdict.STUCK or stuck.made or note:
+            name = f"{name_of(policy.body)}-{reset_id(policy.group, partition, stuck)}"
+            is_decided = stuck.reset == name  # somebody may have edited what is remembered
+            if stuck.verdict is not Verdict.STUCK or (stuck.made and is_decided) or note:
                 continue
-            if not stuck.reset:
-                name = f"{name_of(policy.body)}-{reset_id(policy.group, partition, stuck)}"
-                known.stuck[partition] = replace(stuck, reset=name)
+            if not is_decided:
+                known.stuck[partition] = replace(stuck, reset=name, made=False)
                 continue
             if not await self._make(policy, partition, stuck):
                 return f"No reset is prepared: OffsetReset {stuck.reset} is there, and is not this policy's: delete it"
@@ -64,6 +66,8 @@ class Skips:
 
     async def withdraw(self, policy: PolicyView, known: Known) -> None:
         """Delete those that were not approved; what has begun is ended by whoever looks after it."""
+        offered = f"{name_of(policy.body)}-{SKIP_PREFIX}"
+        known.withdrawn = frozenset(name for name in known.withdrawn if name.startswith(offered))
         for name in sorted(known.withdrawn):
             there = await self._there(policy, name)
             if there is not None and not _is_untouched(there, policy.body):

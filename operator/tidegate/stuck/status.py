@@ -77,9 +77,9 @@ def _verdict(
 ) -> tuple[ConditionStatus, str, str]:
     if stuck:
         alone = [p for p in stuck if known.stuck[p].verdict is Verdict.STUCK]
-        shown = alone or stuck
-        rest = f", and {len(stuck) - _NAMED} more" if len(stuck) > _NAMED else ""
-        message = "; ".join(sentence(policy.group, p, known.stuck[p]) for p in shown[:_NAMED]) + rest
+        shown = (alone or stuck)[:_NAMED]
+        rest = f", and {len(stuck) - len(shown)} more" if len(stuck) > len(shown) else ""
+        message = "; ".join(sentence(policy.group, p, known.stuck[p]) for p in shown) + rest
         return ConditionStatus.TRUE, STUCK if alone else ONE_OF_SEVERAL, message
     waiting = ""
     if counts.waiting:
@@ -111,8 +111,8 @@ def sentence(group: str, partition: TopicPartition, it: Stuck) -> str:
         )
     others = ", ".join(str(p) for p in it.among[:_NAMED]) + ("" if len(it.among) <= _NAMED else " and others")
     return (
-        f"group {group} stands at record {record} {what} since {since}; its owner stands in {len(it.among)} "
-        f"partitions ({others}), and one of their next records may hold it up"
+        f"group {group} stands at record {record} {what} since {since}; its owner does not get on in "
+        f"{len(it.among)} partitions ({others}), and one of their next records may hold it up"
     )
 
 

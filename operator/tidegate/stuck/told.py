@@ -62,7 +62,9 @@ class Known:
         self.courses.forget(partitions)
         for partition in partitions:
             self.end(partition)
-        self.ids = dict(ids)
+        # While nobody reads a topic it isn't asked for, and may be created again.
+        kept = {partition.topic for partition in (*self.courses.paces, *self.stuck)}
+        self.ids = {**{topic: known for topic, known in self.ids.items() if topic in kept}, **ids}
 
     def end(self, partition: TopicPartition) -> Stuck | None:
         """It is stuck no more; a reset that was offered is to be withdrawn."""
@@ -198,4 +200,4 @@ def _number(value: Any, most: int = _LARGEST) -> int:
 
 
 def _ms(at: datetime) -> int:
-    return int(at.timestamp() * 1000)
+    return min(_LATEST_MS, int(at.timestamp() * 1000))  # producers may give any time

@@ -294,6 +294,19 @@ def test_a_plan_that_would_skip_more_than_was_approved_is_refused(world: Approve
     assert world.offset == 40
 
 
+def test_a_plan_to_skip_is_refused_once_nothing_is_committed_any_more(world: ApprovedWorld) -> None:
+    """Whoever reads next may begin anywhere: before the records that are to be skipped are others then."""
+    world.ask(to={"offset": 60}, approval="Manual")
+    world.until("AwaitingApproval")
+    world.kafka.delete_group("payments")
+    world.approve()
+    world.passes()
+
+    assert (world.reset["phase"], world.condition("Failed")["reason"]) == ("Failed", "PlanOutdated")
+    assert "nothing is committed" in world.condition("Failed")["message"]
+    assert not world.kafka.committed("payments")
+
+
 def test_a_plan_that_skips_less_by_now_than_was_approved_is_applied(world: ApprovedWorld) -> None:
     world.ask(to={"offset": 60}, approval="Manual")
     world.until("AwaitingApproval")

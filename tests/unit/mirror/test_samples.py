@@ -59,6 +59,16 @@ def test_a_record_is_not_removed_by_what_comes_in_its_place() -> None:
     assert sample(other, whole).reason == "the target has a record at offset 1, the source none"
 
 
+def test_what_one_replica_of_the_source_has_compacted_its_next_leader_may_still_have() -> None:
+    """Replicas compact each for itself: what was a gap as it was copied is none after a change of the leader."""
+    whole = read(*(batch(offset, {0: record}, 1) for offset, record in THREE.items()))
+    copied = read(batch(0, {0: THREE[0]}, 1), marker(1, 9, 0, commit=True), batch(2, {0: THREE[2]}, 1))
+    other = read(batch(0, {0: THREE[0]}, 1), batch(1, {0: THREE[0]}, 1), batch(2, {0: THREE[2]}, 1))
+
+    assert sample(whole, copied, compacts=True) == sample(copied, whole, compacts=True) == Sample(2)
+    assert sample(whole, other, compacts=True).reason == "the records at offset 1 differ"
+
+
 @pytest.mark.parametrize("commits", [True, False])
 def test_an_aborted_transaction_is_seen_by_nobody(commits: bool) -> None:
     data = batch(0, THREE, 3, producer=THEIRS, transactional=True) + marker(3, 7, 0, commit=commits)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -18,10 +19,10 @@ from tidegate.kafka.model import Topic, TopicPartition
 from tidegate.mirror.comparison import Sample
 from tidegate.offset_mirror import reconcile
 from tidegate.offset_mirror import status as mirror_status
-from tidegate.offset_mirror.comparing import Comparing
+from tidegate.offset_mirror.comparing import Comparing, differed
 from tidegate.offset_mirror.copying import Sampling
 from tidegate.offset_mirror.topics import Copied
-from tidegate.resources.offset_mirror import CopyState, DifferentPlace
+from tidegate.resources.offset_mirror import CopyState, DifferentPlace, OffsetMirrorStatus
 
 P, Q = TopicPartition("t", 0), TopicPartition("t", 1)
 NOW = datetime(2026, 11, 27, 12, tzinfo=UTC)
@@ -101,6 +102,100 @@ def test_a_copy_that_differs_anywhere_is_not_written_any_more(world: World) -> N
     assert world.there.log("t").end == end + 5
 
 
+def drifted(world: World) -> int:
+    """Where the copy of the first partition has ended, since it is not what the source has."""
+    world.one_pass()
+    world.copied()
+    for offset in range(10):
+        spoil(world.there, offset)
+    world.passes(lambda: world.condition("Drifted").status == "True")
+    return world.there.log("t").end
+
+
+def change_a_setting(world: World) -> None:
+    kept = world.here.kept["t"].settings
+    kept["retention.ms"] = "1000000"
+    world.passes(lambda: "settings" in world.condition("Ready").message)
+    kept["retention.ms"] = "-1"
+
+
+def hide_the_topic(world: World) -> None:
+    """As brokers do that have just begun."""
+    world.here.hidden.add("t")
+    world.passes(lambda: world.status.topics[0].state is CopyState.SOURCE_GONE)
+    world.here.hidden.clear()
+
+
+@pytest.mark.parametrize("change", [change_a_setting, hide_the_topic])
+def test_a_copy_that_differs_still_does_after_it_was_not_copied_for_a_while(
+    world: World, change: Callable[[World], None]
+) -> None:
+    end = drifted(world)
+
+    change(world)
+    world.here.write("t", 5)
+    world.here.write("t", 5, 1)
+    world.passes(lambda: world.there.log("t", 1).end == 10)
+
+    assert world.condition("Drifted").status == "True"
+    assert world.there.log("t").end == end
+    parity = world.status.parity
+    assert parity is not None
+    assert [place.partition for place in parity.different] == [0]
+
+
+def test_what_no_pass_has_told_before_a_suspension_outlives_the_process(world: World) -> None:
+    world.one_pass()
+    world.copied()
+    for offset in range(10):
+        spoil(world.there, offset)
+    while not world.copying[0].comparing.different:
+        world.run(asyncio.sleep(0.01))
+    world.spec["suspend"] = True
+
+    world.one_pass()
+
+    parity = world.status.parity
+    assert parity is not None
+    assert [place.partition for place in parity.different] == [0]
+    assert world.status.topics[0].state is CopyState.DRIFTED
+    world.run(world.reconciler.stop())
+    world.restart()
+    del world.spec["suspend"]
+    world.one_pass()
+    world.passes(lambda: world.condition("Drifted").status == "True")
+
+
+@pytest.mark.parametrize("meanwhile", [False, True], ids=["running", "restarted"])
+def test_a_copy_that_was_deleted_for_it_is_copied_again(world: World, meanwhile: bool) -> None:
+    drifted(world)
+    if meanwhile:
+        world.run(world.reconciler.stop())
+    del world.there.kept["t"]
+    if meanwhile:
+        world.restart()
+
+    world.passes(lambda: "t" in world.there.kept)
+    world.copied()
+
+    assert world.there.log("t").visible() == world.here.log("t").visible()
+    parity = world.status.parity
+    assert parity is not None
+    assert parity.different == ()
+
+
+def test_a_copy_that_nobody_asks_for_any_more_differs_no_more(world: World) -> None:
+    drifted(world)
+    world.run(world.reconciler.stop())
+    world.restart()
+    world.spec["topics"] = {"include": ["another"]}
+
+    world.one_pass()
+    world.passes(lambda: world.status.parity is not None and world.status.parity.different == ())
+
+    assert world.condition("Drifted").status == "False"
+
+
 class Clusters:
     """Two clusters with the same six records."""
 
@@ -134,8 +229,7 @@ def test_nothing_is_chosen_that_is_deleted_already() -> None:
     clusters = Clusters()
     comparing = clusters.comparing()
     clusters.here.log("t").delete_records(4)
-    found = comparing.place(P, 0, clusters.copied)
-    assert found == Sample(0)
+    assert comparing.place(P, 0, clusters.copied) is None
 
     assert {comparing.choose([(P, 6)]) for _ in range(50)} == {(P, 4), (P, 5)}
 
@@ -193,6 +287,71 @@ def test_the_first_difference_of_a_copy_is_kept_until_it_is_over() -> None:
 
     assert comparing.told.different == ()
     assert (comparing.told.places, comparing.told.records) == (4, 6)
+
+
+def test_the_place_that_is_told_is_where_the_two_differ() -> None:
+    """And not where the comparison began: what is told apart has to be found there, however much is answered next."""
+    clusters = Clusters()
+    spoil(clusters.there, 4)
+    comparing = clusters.comparing()
+    found = comparing.place(P, 1, clusters.copied)
+    assert found is not None
+
+    comparing.note(P, 1, found)
+
+    assert [one.offset for one in comparing.told.different] == [4]
+
+
+def compare_again(comparing: Comparing, clusters: Clusters) -> tuple[DifferentPlace, ...]:
+    """The places that differ, after some more looks at them."""
+    for _ in range(4):
+        chosen = comparing.choose([])
+        if chosen is not None and (found := comparing.place(*chosen, clusters.copied)) is not None:
+            comparing.note(*chosen, found)
+    return comparing.told.different
+
+
+def test_a_difference_is_not_over_where_only_what_is_before_it_was_deleted() -> None:
+    clusters = Clusters()
+    spoil(clusters.there, 4)
+    comparing = clusters.comparing(place(P, 2))
+
+    for cluster in (clusters.here, clusters.there):
+        cluster.log("t").delete_records(3)
+        assert compare_again(comparing, clusters)
+    spoil(clusters.there, 4, b"record")
+
+    assert not compare_again(comparing, clusters)
+
+
+def test_a_difference_is_not_over_while_the_source_has_nothing_there() -> None:
+    clusters = Clusters()
+    clusters.there.write("t", 3)
+    comparing = clusters.comparing(place(P, 7))
+
+    assert compare_again(comparing, clusters)
+    clusters.here.write("t", 3)
+
+    assert not compare_again(comparing, clusters)
+
+
+@pytest.mark.parametrize("which", ["here", "there"])
+def test_a_difference_is_over_once_it_was_deleted(which: str) -> None:
+    clusters = Clusters()
+    spoil(clusters.there, 4)
+    comparing = clusters.comparing(place(P, 2))
+
+    {"here": clusters.here, "there": clusters.there}[which].log("t").delete_records(6)
+
+    assert not compare_again(comparing, clusters)
+
+
+def test_all_places_that_differ_are_known_to_what_copies_next_in_this_process() -> None:
+    partitions = [TopicPartition("t", number) for number in range(12)]
+
+    known = differed(Clusters().comparing(*(place(partition, 3) for partition in partitions)), OffsetMirrorStatus())
+
+    assert [one.partition for one in known] == list(range(12))
 
 
 def test_what_a_record_is_called_cannot_break_a_line() -> None:

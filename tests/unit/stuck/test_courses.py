@@ -28,6 +28,7 @@ class Trace:
     ends: dict[TopicPartition, int] = field(default_factory=dict)
     owners: dict[TopicPartition, str] = field(default_factory=dict)
     withheld: set[TopicPartition] = field(default_factory=set)
+    elsewhere: dict[TopicPartition, str] = field(default_factory=dict)
     unreadable: set[tuple[TopicPartition, int]] = field(default_factory=set)
     courses: Courses = field(default_factory=Courses)
     readable: dict[TopicPartition, Readable] = field(default_factory=dict)
@@ -40,7 +41,14 @@ class Trace:
         return cls(dict.fromkeys(partitions, 0), dict.fromkeys(partitions, 0), dict.fromkeys(partitions, owner))
 
     def look(self) -> Mapping[TopicPartition, Judged]:
-        look = Look(self.now_s, dict(self.owners), dict(self.committed), dict(self.ends), frozenset(self.withheld))
+        look = Look(
+            self.now_s,
+            dict(self.owners),
+            dict(self.committed),
+            dict(self.ends),
+            frozenset(self.withheld),
+            dict(self.elsewhere),
+        )
         self.courses.take(look, 4 * TICK_S)
         for partition, offset in to_read(self.courses, self.readable, AFTER_S).items():
             records = (o for o in range(offset, self.ends[partition]) if (partition, o) not in self.unreadable)
@@ -311,6 +319,37 @@ def test_a_partition_that_waits_while_its_owner_works_off_another_ones_backlog()
     quiet(trace)
 
 
+def test_a_partition_that_waits_while_its_owner_works_off_one_that_is_not_watched() -> None:
+    trace = Trace.of(P)
+    trace.elsewhere[Q] = "a"
+    trace.steady(60, P)
+
+    def step() -> None:
+        trace.produce(P)
+        trace.committed[Q] = trace.committed.get(Q, 0) + 10
+
+    trace.run(600, step)
+    quiet(trace)
+
+
+def test_a_partition_that_waits_while_its_owner_works_off_the_first_records_of_another() -> None:
+    """Of which nothing was committed when this one began to wait."""
+    trace = Trace.of(P)
+    trace.elsewhere[Q] = "a"
+    trace.ends[Q] = 10_000
+    trace.steady(60, P)
+    trace.run(10, lambda: trace.produce(P))
+    del trace.elsewhere[Q]
+    trace.owners[Q], trace.committed[Q] = "a", 0
+
+    def step() -> None:
+        trace.produce(P)
+        trace.committed[Q] += 10
+
+    trace.run(600, step)
+    quiet(trace)
+
+
 # --- which of several -------------------------------------------------------------------------------------------------
 
 
@@ -342,6 +381,14 @@ def test_what_comes_to_an_idle_partition_long_afterwards_is_not_what_holds_it_up
     trace.run(16, lambda: trace.produce(P))
     trace.run(12, lambda: trace.produce(P, Q))
     assert trace.found[P][1].verdict is Verdict.STUCK
+
+
+def test_one_that_is_not_watched_may_be_what_holds_up_the_other() -> None:
+    trace = Trace.of(P)
+    trace.elsewhere |= {Q: "a", R: "b"}
+    trace.steady(60, P)
+    trace.run(60, lambda: trace.produce(P))
+    assert {p: (it.verdict, it.among) for p, (_, it) in trace.found.items()} == {P: (Verdict.ONE_OF_SEVERAL, (P, Q))}
 
 
 def test_partitions_of_other_members_are_no_reason() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from support.virtual_time import AtOnce, VirtualLoop
 from tidegate.connection.observer import Observer
 from tidegate.control.records import Hold, HoldKey
 from tidegate.kafka.errors import NotAuthorized
-from tidegate.kafka.model import GroupState, TopicPartition
+from tidegate.kafka.model import GroupState, RecordHead, TopicPartition
 from tidegate.kube.ports import POLICIES, RESETS, KubeUnavailable, Object, name_of, uid_of
 from tidegate.policy.feature import FeatureOutcome, PolicyView
 from tidegate.policy.memory import GroupMemory, PolicyMemory
@@ -26,8 +27,9 @@ from tidegate.resources.conditions import RECORD_STUCK, find_condition
 from tidegate.resources.offset_reset import parse_offset_reset
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
 from tidegate.stuck.feature import Parts, StuckRecordsFeature
+from tidegate.stuck.judging import Verdict
 from tidegate.stuck.metrics import StuckMetrics
-from tidegate.stuck.told import Known, decode, encode
+from tidegate.stuck.told import Known, Stuck, decode, encode
 
 GROUP = "payments"
 P = TopicPartition("orders", 0)
@@ -37,10 +39,12 @@ CREATED = "2026-11-20T11:59:00Z"
 class World:
     """A policy `p` with `stuckRecords` for a group of one member, and a topic with one partition."""
 
-    def __init__(self) -> None:
+    def __init__(self, *others: str) -> None:
+        """``others``: topics that the member reads as well."""
         self.clock = FakeClock()
         self.kafka = FakeKafka(self.clock)
-        self.kafka.create_topic("orders", 1)
+        for topic in ("orders", *others):
+            self.kafka.create_topic(topic, 1)
         self.kafka.control.ensure()
         self.kube = FakeKube()
         self.spec: dict[str, Any] = {
@@ -52,7 +56,7 @@ class World:
         self.live = live_of(self.kafka, "connection")
         self.status = PolicyStatus()
         self.resetting = False
-        self.consumer = FakeConsumer(self.kafka, GROUP, ["orders"], auto_commit_s=None, poll_s=10.0).start()
+        self.consumer = FakeConsumer(self.kafka, GROUP, ["orders", *others], auto_commit_s=None, poll_s=10.0).start()
         while self.kafka.groups([GROUP])[GROUP].state is not GroupState.STABLE:
             self.clock.sleep(1)
         self.commit(0)
@@ -92,8 +96,8 @@ class World:
         self.spec["stuckRecords"] = stuck_records
         self.kube.change(POLICIES, "ns", "p", spec=self.spec)
 
-    def commit(self, offset: int) -> None:
-        assert self.kafka._member_commit(GROUP, self.consumer.member_id, self.consumer._generation, {P: offset})
+    def commit(self, offset: int, partition: TopicPartition = P) -> None:
+        assert self.kafka._member_commit(GROUP, self.consumer.member_id, self.consumer._generation, {partition: offset})
 
     def keep(self) -> FeatureOutcome:
         """One pass, whose status, Events and memory are written after it."""
@@ -188,6 +192,41 @@ def test_once_the_group_gets_past_it_the_offer_is_taken_back(world: World) -> No
     assert world.sample("tidegate_stuck_records") is None
 
 
+@pytest.mark.parametrize("committed", [False, True])
+def test_what_the_policy_leaves_out_may_be_what_holds_up_the_member(committed: bool) -> None:
+    world = World("refunds")
+    left_out = TopicPartition("refunds", 0)
+    world.spec["topics"] = ["orders"]
+    world.kube.change(POLICIES, "ns", "p", spec=world.spec)
+    world.kafka.append(left_out, [world.clock.now()])
+    if committed:
+        world.commit(0, left_out)
+
+    world.get_stuck()
+
+    assert world.said == ("True", "OneOfSeveral")
+    assert world.resets == []
+
+
+def test_what_has_no_committed_offset_yet_may_be_what_holds_up_the_member() -> None:
+    world = World("refunds")
+    world.run(4)
+    assert world.said[0] == "Unknown"
+    world.kafka.append(TopicPartition("refunds", 0), [world.clock.now()])
+
+    world.get_stuck()
+
+    assert world.said == ("True", "OneOfSeveral")
+
+
+def test_an_empty_log_holds_up_nobody() -> None:
+    world = World("refunds")
+
+    world.get_stuck()
+
+    assert world.said == ("True", "Stuck")
+
+
 @pytest.mark.parametrize(
     "status", [{"phase": "AwaitingApproval", "approvedDigest": "ab" * 32}, {"phase": "Succeeded"}, {"phase": "Failed"}]
 )
@@ -260,6 +299,34 @@ def test_a_policy_that_never_asked_for_it_has_nothing_read(world: World, monkeyp
 
     monkeypatch.setattr(world.memory, "recall", read)
     assert world.keep().status == PolicyStatus()
+
+
+def test_what_somebody_has_stored_takes_back_no_other_reset(world: World) -> None:
+    """Whoever may edit the policy's memory need not be whoever may delete its resets."""
+    world.kube.make(RESETS, world.body, "p-v2", {"group": GROUP})
+    world.get_stuck()
+    known = world.feature._known[uid_of(world.body)]
+    known.withdrawn |= {"p-v2"}
+
+    world.run(4, world.produce)
+
+    assert "p-v2" in map(name_of, world.resets)
+    assert known.withdrawn == frozenset()
+
+
+@pytest.mark.parametrize("made", [False, True])
+def test_what_somebody_has_stored_gives_an_offer_no_other_name(world: World, made: bool) -> None:
+    """By which the policy's own reset could not be made, or another one would be approved."""
+    world.get_stuck()
+    [reset] = map(name_of, world.resets)
+    known = world.feature._known[uid_of(world.body)]
+    known.stuck = {P: replace(known.stuck[P], reset="p-v2", made=made)}
+
+    world.run(4, world.produce)
+
+    assert [*map(name_of, world.resets)] == [reset]
+    assert world.status.stuck_records is not None
+    assert world.status.stuck_records.records[0].skip == reset
 
 
 def test_an_offer_that_changes_as_it_is_taken_back_is_taken_back_later(
@@ -390,6 +457,19 @@ def test_a_topic_that_was_created_again_is_another_one(world: World) -> None:
     assert world.status.stuck_records is None or world.stuck == []
 
 
+def test_a_topic_that_was_created_again_while_nobody_read_it_is_another_one(world: World) -> None:
+    """While a group rebalances nobody owns its partitions."""
+    world.run(30, world.read_well)
+    known = world.feature._known[uid_of(world.body)]
+    assert known.courses.paces
+
+    known.topics_are({})
+    known.topics_are({"orders": "another"})
+
+    assert known.courses.paces == {}
+    assert known.ids == {"orders": "another"}
+
+
 def test_an_api_server_that_refuses_the_offer_does_not_hide_the_finding(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -425,6 +505,16 @@ def test_what_is_stored_reads_back(world: World) -> None:
 def test_what_somebody_has_edited_is_refused(document: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r".+"):
         decode(document)
+
+
+@pytest.mark.parametrize("latest_ms", [0, 253_402_300_799_000, 253_402_300_799_999])
+def test_what_is_stored_reads_back_whatever_time_a_producer_gave_its_record(latest_ms: int) -> None:
+    head = RecordHead(12, datetime.fromtimestamp(latest_ms / 1000, UTC), 7, 1)
+
+    again = decode(json.loads(json.dumps(encode(Known(stuck={P: Stuck(10, head, 5, Verdict.STUCK)})))))
+
+    assert again.stuck[P].head.at is not None
+    assert abs(again.stuck[P].head.at - head.at) <= timedelta(seconds=1)  # type: ignore[operator]
 
 
 def test_nothing_known_reads_back() -> None:

@@ -55,20 +55,22 @@ def _check_directions(context: RunContext) -> None:
 
 
 def _check_skipped(context: RunContext) -> None:
-    """Where a group has gone back since, more records would be skipped than whoever approved it was told."""
+    """Where a group has gone back since, more records would be skipped than whoever approved it was told. So they may
+    be where its offset is gone: it would begin wherever its consumers are set up to."""
     targets = context.state.targets
     now = context.view.committed(frozenset(targets))
     more = {
-        p.topic_partition: now[p.topic_partition]
+        p.topic_partition: now.get(p.topic_partition)
         for p in context.plan.partitions
-        if p.committed is not None and p.committed < p.target and now.get(p.topic_partition, p.committed) < p.committed
+        if p.committed is not None and p.committed < p.target and now.get(p.topic_partition, -1) < p.committed
     }
     if more:
         first = min(more)
+        stands = "nothing is committed any more" if more[first] is None else f"committed {more[first]}"
         raise PlanOutdated(
             f"the group has gone back in {len(more)} partition(s) since the plan was made, so more records would be "
-            f"skipped than were approved, e.g. {first}: target {targets[first]}, committed {more[first]}. Plan anew "
-            "under another reset id"
+            f"skipped than were approved, e.g. {first}: target {targets[first]}, {stands}. Plan anew under another "
+            "reset id"
         )
 
 
