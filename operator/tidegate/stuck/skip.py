@@ -27,6 +27,9 @@ from tidegate.threads import in_thread
 
 _KEPT: Final = "168h"
 """For how long it waits for an approval, and is kept after its end."""
+_SHARED: Final = (
+    "No reset is prepared: each member is stuck at a record of its own, so something that they share may have failed"
+)
 _UNTOUCHED: Final = (None, ResetPhase.PENDING, ResetPhase.PLANNING, ResetPhase.AWAITING_APPROVAL)
 
 
@@ -39,6 +42,9 @@ class Skips:
     async def prepare(self, policy: PolicyView, known: Known) -> str:
         """Create what is missing, each once: one that somebody has deleted was declined. Which ones are to be created
         is written down a pass before. Returns why none is created, where that is so."""
+        if known.everybody_stands:
+            known.withdraw_all()
+            return _SHARED
         note = _cannot(policy)
         for partition, stuck in sorted(known.stuck.items()):
             name = f"{name_of(policy.body)}-{reset_id(policy.group, partition, stuck)}"

@@ -55,6 +55,13 @@ class Known:
         self.courses.begin_anew()
         self.readable = {}
 
+    @property
+    def everybody_stands(self) -> bool:
+        """Whether each of several members is stuck at a record of its own: what they share may be what fails."""
+        now = self.courses.now
+        owners = {its.owner for its in now.values()}
+        return len(owners) > 1 and owners == {now[partition].owner for partition in self.stuck if partition in now}
+
     def topics_are(self, ids: Mapping[str, str]) -> None:
         """A topic that was created again has other records."""
         others = {topic for topic, known in self.ids.items() if topic in ids and ids[topic] != known}

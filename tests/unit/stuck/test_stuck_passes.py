@@ -26,6 +26,7 @@ from tidegate.resources.base import parse_spec
 from tidegate.resources.conditions import RECORD_STUCK, find_condition
 from tidegate.resources.offset_reset import parse_offset_reset
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
+from tidegate.stuck.courses import Course
 from tidegate.stuck.feature import Parts, StuckRecordsFeature
 from tidegate.stuck.judging import Verdict
 from tidegate.stuck.metrics import StuckMetrics
@@ -248,6 +249,42 @@ def test_one_that_somebody_has_deleted_is_not_offered_again(world: World) -> Non
     world.run(20, world.produce)
     assert world.resets == []
     assert world.said == ("True", "Stuck")
+
+
+def test_none_is_offered_while_every_member_stands(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when a database that all of them write to is down."""
+    world.get_stuck()
+    assert len(world.kube.list(RESETS)) == 1
+    monkeypatch.setattr(Known, "everybody_stands", True)
+
+    world.run(4, world.produce)
+
+    assert world.kube.list(RESETS) == []
+    said = find_condition(world.status.conditions, RECORD_STUCK)
+    assert said is not None
+    assert "something that they share may have failed" in said.message
+
+
+@pytest.mark.parametrize(
+    ("owners", "stuck", "expected"),
+    [
+        ("a", "0", False),
+        ("ab", "0", False),
+        ("ab", "01", True),
+        ("aab", "02", True),
+        ("aab", "01", False),
+        ("ab", "", False),
+    ],
+)
+def test_every_member_stands_where_each_of_several_is_stuck(owners: str, stuck: str, expected: bool) -> None:
+    known = Known()
+    for number, owner in enumerate(owners):
+        known.courses.now[TopicPartition("t", number)] = Course(7, owner, 9, first_s=0.0, last_s=30.0)
+    for number in map(int, stuck):
+        head = RecordHead(7, None, 1, 0)
+        known.stuck[TopicPartition("t", number)] = Stuck(7, head, 0, Verdict.STUCK)
+
+    assert known.everybody_stands is expected
 
 
 def test_a_name_that_is_taken_is_told(world: World) -> None:
