@@ -343,7 +343,10 @@ def a_late_committer_is_noticed(bootstrap: str, folder: Path) -> None:
             assert result.redone > 0 or not late, f"nobody noticed late commits of {late}: {result}"
             assert all(after[p] >= targets[p] for p in targets), f"{after} below {targets}"
             verdict = trial.judge(trial.touched_at(request), targets)
-            assert verdict.is_clean, verdict
+            # With a member that is back only after maxStandstill, a late commit can come as its partition's next owner
+            # begins (docs/explanation/guarantees.md): then it is read from there, and from before the target as well.
+            is_in_time = "within maxStandstill" not in result.message
+            assert verdict.is_clean if is_in_time else verdict.missing == 0, verdict
         else:
             assert (result.phase, result.reason) == (ResetPhase.ROLLED_BACK, "Overwritten"), result
             assert all(after[p] >= committed[p] for p in targets)

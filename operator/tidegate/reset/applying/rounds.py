@@ -89,19 +89,23 @@ class Outcome:
 
 @dataclass(slots=True)
 class Times:
-    """When each partition's owner was made to let go, and when it had the partition again (monotonic seconds)."""
+    """When each partition's owner was made to let go, and when it had the partition again (monotonic seconds); absent
+    from ``resumed`` while nobody is known to have it again."""
 
     stopped: dict[TopicPartition, float] = field(default_factory=dict)
     resumed: dict[TopicPartition, float] = field(default_factory=dict)
 
     def stop(self, partitions: Iterable[TopicPartition], now: float) -> None:
-        """The first time counts."""
+        """The first time counts: what an owner had in between was not from the target on."""
         for partition in partitions:
             self.stopped.setdefault(partition, now)
+            self.resumed.pop(partition, None)
 
     def stop_anew(self, partitions: Iterable[TopicPartition], now: float) -> None:
         """Their owners have read on all the same."""
-        self.stopped |= dict.fromkeys(partitions, now)
+        for partition in partitions:
+            self.stopped[partition] = now
+            self.resumed.pop(partition, None)
 
     def resume(self, partitions: Iterable[TopicPartition], now: float) -> None:
         """The last time counts."""
