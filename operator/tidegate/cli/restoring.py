@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tidegate.cli.acting import add_making, add_waiting, carried_out, create, delete, found, printed, timeout_of
+from tidegate.cli.acting import add_making, add_waiting, carried_out, delete, found, made_and_followed, timeout_of
 from tidegate.cli.backup_time import AT_HELP, at_of
 from tidegate.cli.errors import CommandFailed, Parser
 from tidegate.cli.reaching import add_kubernetes, dumped, namespace_of_options
@@ -56,10 +56,7 @@ def run_restore(arguments: Sequence[str], screen: Screen) -> int:
     at_of(options)
 
     def act(kube: KubeClient) -> bool:
-        from tidegate.cli.asking import in_own_name
-        from tidegate.cli.following import follow, reset_step
-        from tidegate.clock import SystemClock
-        from tidegate.kube.ports import BACKUPS, RESETS
+        from tidegate.kube.ports import BACKUPS
 
         body = found(kube, BACKUPS, options, options.backup)
         metadata = {"name": options.name} if options.name is not None else {"generateName": "restore-"}
@@ -67,13 +64,7 @@ def run_restore(arguments: Sequence[str], screen: Screen) -> int:
         asked = restore_of(
             body, options.group, options.at, namespace, metadata, topics=options.topic, manual=options.manual
         )
-        asked = dict(in_own_name(asked, kube.own_name))
-        if printed(options, asked, screen):
-            return True
-        made = create(kube, RESETS, asked, options, screen)
-        if options.no_wait or options.dry_run:
-            return True
-        return follow(kube, RESETS, made, reset_step, SystemClock(), timeout_s, screen)
+        return made_and_followed(kube, asked, options, timeout_s, screen)
 
     return carried_out("tidegate backup restore", options, act, screen)
 

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tidegate.cli.acting import add_making, add_waiting, carried_out, create, delete, found, printed, timeout_of
+from tidegate.cli.acting import add_making, add_waiting, carried_out, delete, found, made_and_followed, timeout_of
 from tidegate.cli.errors import CommandFailed, Parser, UsageError
 from tidegate.cli.reaching import add_kubernetes, connection_ref, namespace_of_options
 from tidegate.cli.screen import Screen
@@ -43,19 +43,10 @@ def run_undo(arguments: Sequence[str], screen: Screen) -> int:
     timeout_s = timeout_of(options)
 
     def act(kube: KubeClient) -> bool:
-        from tidegate.cli.asking import in_own_name
-        from tidegate.cli.following import follow, reset_step
-        from tidegate.clock import SystemClock
         from tidegate.kube.ports import RESETS
 
         undone = None if options.group is not None else found(kube, RESETS, options, options.reset)
-        asked = in_own_name(undo_of(options, undone), kube.own_name)
-        if printed(options, asked, screen):
-            return True
-        made = create(kube, RESETS, asked, options, screen)
-        if options.no_wait or options.dry_run:
-            return True
-        return follow(kube, RESETS, made, reset_step, SystemClock(), timeout_s, screen)
+        return made_and_followed(kube, undo_of(options, undone), options, timeout_s, screen)
 
     return carried_out("tidegate undo", options, act, screen)
 

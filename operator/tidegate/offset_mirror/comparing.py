@@ -86,11 +86,8 @@ class Comparing:
             found = self._compared(partition, offset, topic)
             if found is not None and found.reason is not None:
                 found = self._compared(partition, offset, topic)
-        except KafkaFailure as failure:
+        except (KafkaFailure, Unreadable) as failure:
             _log.info("%s cannot be compared at offset %d: %s", partition, offset, failure)
-            return None
-        except Unreadable as error:
-            _log.info("%s cannot be compared at offset %d: %s", partition, offset, error)
             return None
         return found
 
