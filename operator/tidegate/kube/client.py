@@ -99,15 +99,8 @@ class KubeClient:
         )
 
     def set_finalizers(self, kind: Kind, body: Object, finalizers: Sequence[str]) -> Object:
-        namespace, name = namespace_of(body), name_of(body)
-        return self._object(
-            f"write the finalizers of {kind.kind} {namespace}/{name}",
-            self._objects.patch,
-            kind,
-            namespace,
-            name,
-            {"metadata": {"resourceVersion": body["metadata"]["resourceVersion"], "finalizers": list(finalizers)}},
-        )
+        metadata = {"resourceVersion": body["metadata"]["resourceVersion"], "finalizers": list(finalizers)}
+        return self._patched("write the finalizers of", kind, body, {"metadata": metadata})
 
     def make(self, kind: Kind, owner: Object, name: str, spec: Mapping[str, Any]) -> Object:
         namespace = namespace_of(owner)
@@ -141,29 +134,14 @@ class KubeClient:
     def change_spec(self, kind: Kind, body: Object, spec: Mapping[str, Any]) -> Object:
         """The object with these members of its spec changed, as a user does. Raises ``Conflict`` unless ``body`` is its
         newest version, and ``NotFound``."""
-        namespace, name = namespace_of(body), name_of(body)
-        return self._object(
-            f"change {kind.kind} {namespace}/{name}",
-            self._objects.patch,
-            kind,
-            namespace,
-            name,
-            {"metadata": {"resourceVersion": body["metadata"]["resourceVersion"]}, "spec": dict(spec)},
-        )
+        metadata = {"resourceVersion": body["metadata"]["resourceVersion"]}
+        return self._patched("change", kind, body, {"metadata": metadata, "spec": dict(spec)})
 
     def annotate(self, kind: Kind, body: Object, annotations: Mapping[str, str], *, dry_run: bool = False) -> Object:
         """The object with these annotations, as a user does. ``dry_run``: the API server judges it, and changes
         nothing. Raises ``NotFound``."""
-        namespace, name = namespace_of(body), name_of(body)
-        return self._object(
-            f"annotate {kind.kind} {namespace}/{name}",
-            self._objects.patch,
-            kind,
-            namespace,
-            name,
-            {"metadata": {"uid": uid_of(body), "annotations": dict(annotations)}},
-            dry_run=dry_run,
-        )
+        metadata = {"uid": uid_of(body), "annotations": dict(annotations)}
+        return self._patched("annotate", kind, body, {"metadata": metadata}, dry_run=dry_run)
 
     def remove(self, kind: Kind, body: Object) -> bool:
         namespace, name = namespace_of(body), name_of(body)
@@ -309,6 +287,11 @@ class KubeClient:
 
     def _config_map(self, what: str, namespace: str, name: str) -> Object:
         return self._object(what, self._core.read, _CONFIG_MAPS, namespace, name)
+
+    def _patched(self, doing: str, kind: Kind, body: Object, patch: Object, **options: bool) -> Object:
+        namespace, name = namespace_of(body), name_of(body)
+        what = f"{doing} {kind.kind} {namespace}/{name}"
+        return self._object(what, self._objects.patch, kind, namespace, name, patch, **options)
 
     def _object(self, what: str, method: Callable[..., Any], *arguments: Any, **options: Any) -> Object:
         return kept_of(bounded_object(what, method, *arguments, **options))
