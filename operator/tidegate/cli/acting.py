@@ -90,25 +90,6 @@ def create(
     return made
 
 
-def made_and_followed(
-    kube: KubeClient, asked: Mapping[str, Any], options: argparse.Namespace, timeout_s: float, screen: Screen
-) -> bool:
-    """Create an ``OffsetReset`` in the caller's name, or print it, and follow it to its end. Whether it has succeeded,
-    or was only to be created or printed. Raises as :func:`create` does, and ``CommandFailed`` as it is followed."""
-    from tidegate.cli.asking import in_own_name
-    from tidegate.cli.following import follow, reset_step
-    from tidegate.clock import SystemClock
-    from tidegate.kube.ports import RESETS
-
-    asked = in_own_name(asked, kube.own_name)
-    if printed(options, asked, screen):
-        return True
-    made = create(kube, RESETS, asked, options, screen)
-    if options.no_wait or options.dry_run:
-        return True
-    return follow(kube, RESETS, made, reset_step, SystemClock(), timeout_s, screen)
-
-
 _TRIES: Final = 20
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 import yaml
 
-from tidegate.cli.acting import timeout_of
+from tidegate.cli.acting import create, printed, timeout_of
 from tidegate.cli.errors import CommandFailed, Parser, UsageError
 from tidegate.cli.following import follow, reset_step
 from tidegate.cli.options import parse_topic
@@ -126,6 +126,20 @@ def manifest(options: argparse.Namespace) -> dict[str, Any]:
     except InvalidResource as invalid:
         raise UsageError(str(invalid)) from invalid
     return asked
+
+
+def made_and_followed(
+    kube: KubeClient, asked: Mapping[str, Any], options: argparse.Namespace, timeout_s: float, screen: Screen
+) -> bool:
+    """Create an ``OffsetReset`` in the caller's name, or print it, and follow it to its end. Whether it has succeeded,
+    or was only to be created or printed. Raises ``CommandFailed`` and ``KubeFailure``."""
+    asked = in_own_name(asked, kube.own_name)
+    if printed(options, asked, screen):
+        return True
+    made = create(kube, RESETS, asked, options, screen)
+    if options.no_wait or options.dry_run:
+        return True
+    return follow(kube, RESETS, made, reset_step, SystemClock(), timeout_s, screen)
 
 
 def in_own_name(asked: Mapping[str, Any], own_name: Callable[[], str]) -> Mapping[str, Any]:

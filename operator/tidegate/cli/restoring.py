@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tidegate.cli.acting import add_making, add_waiting, carried_out, delete, found, made_and_followed, timeout_of
+from tidegate.cli.acting import add_making, add_waiting, carried_out, delete, found, timeout_of
 from tidegate.cli.backup_time import AT_HELP, at_of
 from tidegate.cli.errors import CommandFailed, Parser
 from tidegate.cli.reaching import add_kubernetes, dumped, namespace_of_options
@@ -56,6 +56,7 @@ def run_restore(arguments: Sequence[str], screen: Screen) -> int:
     at_of(options)
 
     def act(kube: KubeClient) -> bool:
+        from tidegate.cli.asking import made_and_followed
         from tidegate.kube.ports import BACKUPS
 
         body = found(kube, BACKUPS, options, options.backup)

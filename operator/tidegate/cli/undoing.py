@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tidegate.cli.acting import add_making, add_waiting, carried_out, delete, found, made_and_followed, timeout_of
+from tidegate.cli.acting import add_making, add_waiting, carried_out, delete, found, timeout_of
 from tidegate.cli.errors import CommandFailed, Parser, UsageError
 from tidegate.cli.reaching import add_kubernetes, connection_ref, namespace_of_options
 from tidegate.cli.screen import Screen
@@ -43,6 +43,7 @@ def run_undo(arguments: Sequence[str], screen: Screen) -> int:
     timeout_s = timeout_of(options)
 
     def act(kube: KubeClient) -> bool:
+        from tidegate.cli.asking import made_and_followed
         from tidegate.kube.ports import RESETS
 
         undone = None if options.group is not None else found(kube, RESETS, options, options.reset)
