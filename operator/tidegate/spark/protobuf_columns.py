@@ -64,17 +64,16 @@ def message_type(files: Sequence[bytes], name: str) -> type[Any]:
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
     from google.protobuf.message import DecodeError
 
-    pool = descriptor_pool.DescriptorPool()
-    added: set[str] = set()
+    pool, own = descriptor_pool.DescriptorPool(), _own_files()
+    # What calls itself one of protobuf's own is not believed to be that.
+    for known in own.values():
+        pool.AddSerializedFile(known.serialized_pb)
     last = None
     try:
         for file in files:
             last = descriptor_pb2.FileDescriptorProto.FromString(file)
-            for needed in last.dependency:
-                _add_own(pool, needed, added)
-            if last.name not in added:
-                pool.Add(last)  # type: ignore[no-untyped-call,unused-ignore]
-                added.add(last.name)
+            if last.name not in own:
+                pool.Add(last)
         if last is None:
             raise BadSchema("the schema has no file")
         found = pool.FindFileByName(last.name)
@@ -93,19 +92,15 @@ def message_type(files: Sequence[bytes], name: str) -> type[Any]:
         raise BadSchema(f"the schema's files do not fit together: {' '.join(str(error).split())[:300]}") from None
 
 
-def _add_own(pool: Any, name: str, added: set[str]) -> None:
-    """One of protobuf's own files, with those it imports."""
-    from google.protobuf import any_pb2 as any_file
-    from google.protobuf import descriptor_pb2, duration_pb2, empty_pb2, field_mask_pb2, struct_pb2, timestamp_pb2
-    from google.protobuf import wrappers_pb2 as wrappers_file
+def _own_files() -> dict[str, Any]:
+    """Protobuf's own files, by the names under which they are imported."""
+    from google.protobuf import any_pb2, descriptor_pb2, duration_pb2, empty_pb2, field_mask_pb2
+    from google.protobuf import struct_pb2, timestamp_pb2, wrappers_pb2
 
-    own = (any_file, descriptor_pb2, duration_pb2, empty_pb2, field_mask_pb2, struct_pb2, timestamp_pb2, wrappers_file)
-    for module in own:
-        if module.DESCRIPTOR.name == name and name not in added:
-            file = descriptor_pb2.FileDescriptorProto()
-            module.DESCRIPTOR.CopyToProto(file)  # type: ignore[no-untyped-call,unused-ignore]
-            pool.Add(file)
-            added.add(name)
+    modules = (any_pb2, descriptor_pb2, duration_pb2, empty_pb2, field_mask_pb2)
+    return {
+        each.DESCRIPTOR.name: each.DESCRIPTOR for each in (*modules, struct_pb2, timestamp_pb2, wrappers_pb2)
+    }
 
 
 def files_of_set(text: str) -> tuple[str, ...]:
@@ -207,6 +202,8 @@ class _Columns:
         return _scalar(each)
 
     def _well_known(self, descriptor: Descriptor) -> Column | None:
+        if descriptor.file.name not in _own_files():
+            return None
         name = descriptor.full_name
         if name == f"{_GOOGLE}Timestamp":
             return _micros(pa.timestamp("us", tz="UTC"))
