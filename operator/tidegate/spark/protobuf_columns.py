@@ -98,9 +98,7 @@ def _own_files() -> dict[str, Any]:
     from google.protobuf import struct_pb2, timestamp_pb2, wrappers_pb2
 
     modules = (any_pb2, descriptor_pb2, duration_pb2, empty_pb2, field_mask_pb2)
-    return {
-        each.DESCRIPTOR.name: each.DESCRIPTOR for each in (*modules, struct_pb2, timestamp_pb2, wrappers_pb2)
-    }
+    return {each.DESCRIPTOR.name: each.DESCRIPTOR for each in (*modules, struct_pb2, timestamp_pb2, wrappers_pb2)}
 
 
 def files_of_set(text: str) -> tuple[str, ...]:
