@@ -19,7 +19,11 @@ from tidegate.spark.avro_schema import Array, Enumeration, Fixed, Map, Node, Pri
 
 
 class _Strict(list[Any]):
-    """What an index of a document selects from. A list would take a negative one from its end."""
+    """What an index of a document selects from. A list would take a negative one from its end; and fastavro's compiled
+    code adds the length to it before it asks, so that no length is told."""
+
+    def __len__(self) -> int:
+        return 0
 
     def __getitem__(self, index: Any) -> Any:
         if index < 0:
