@@ -10,9 +10,13 @@ from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Field
 from google.protobuf.descriptor_pool import DescriptorPool
 
 
-def field(message: Any, name: str, number: int, kind: int, of: str = "", *, repeated: bool = False) -> Any:
+def field(
+    message: Any, name: str, number: int, kind: int, of: str = "", *, repeated: bool = False, json: str = ""
+) -> Any:
     label = Field.LABEL_REPEATED if repeated else Field.LABEL_OPTIONAL
-    return message.field.add(name=name, number=number, type=kind, type_name=of or None, label=label)
+    return message.field.add(
+        name=name, number=number, type=kind, type_name=of or None, label=label, json_name=json or None
+    )
 
 
 def file_of(name: str, package: str) -> Any:

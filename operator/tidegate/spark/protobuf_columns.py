@@ -218,7 +218,7 @@ def _as_json(message: Any) -> str:
 
     try:
         return str(json_format.MessageToJson(message, indent=None, ensure_ascii=False))
-    except json_format.Error:
+    except (json_format.Error, ValueError):
         raise ValueError("it has a number that JSON has none for") from None
 
 

@@ -102,6 +102,8 @@ class RegistryClient:
             raise _refused(f"the registry's schema is one of {str(kind)[:40]}, and not of {self.format}")
         if not isinstance(text, str):
             raise _refused("the registry has answered without a schema")
+        if self.format is SchemaFormat.PROTOBUF:
+            _file(text)
         return text
 
     def _references(self, answer: Mapping[str, Any], seen: dict[tuple[str, int], None], depth: int) -> Iterator[str]:
@@ -224,15 +226,22 @@ def _number(answer: Mapping[str, Any], name: str) -> int:
 
 def _named(text: str, name: str) -> str:
     """A file under the name by which others import it."""
+    file = _file(text)
+    file.name = name
+    return base64.b64encode(file.SerializeToString()).decode()
+
+
+def _file(text: str) -> Any:
     from google.protobuf import descriptor_pb2
     from google.protobuf.message import DecodeError
 
     try:
-        file = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
+        return descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
     except (DecodeError, binascii.Error, ValueError):
-        raise _refused(f"the registry gives {name[:200]} otherwise than as a serialized descriptor") from None
-    file.name = name
-    return base64.b64encode(file.SerializeToString()).decode()
+        raise _refused(
+            "the registry does not give a Protobuf schema as a serialized descriptor (format=serialized), as "
+            "Confluent's does"
+        ) from None
 
 
 def _refused(why: str) -> PlanRefused:
