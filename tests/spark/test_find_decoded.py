@@ -49,7 +49,14 @@ FIRST = {
         },
     ],
 }
-SECOND = {**FIRST, "fields": [*FIRST["fields"][1:], {"name": "id", "type": "double"}, {"name": "by", "type": "string", "default": "web"}]}  # type: ignore[index]
+SECOND = {
+    **FIRST,
+    "fields": [
+        *FIRST["fields"][1:],
+        {"name": "id", "type": "double"},
+        {"name": "by", "type": "string", "default": "web"},
+    ],
+}  # type: ignore[index]
 """A later version: the id is a double by now, and there is one field more."""
 
 
@@ -153,7 +160,9 @@ def test_each_value_is_read_by_its_own_schema_of_the_registry(spark: Any, broker
                 if version == 0:
                     document["by"] = "web"  # the later version's default
         fill(broker.bootstrap, "avro-versions", values)
-        schema = RecordSchema(SchemaFormat.AVRO, "", "a registry", registry=Registry(registry.url), subject="orders-value")
+        schema = RecordSchema(
+            SchemaFormat.AVRO, "", "a registry", registry=Registry(registry.url), subject="orders-value"
+        )
         where = "record.by = 'web' and record.status = 'LOST' and record.id > 20.5"
         found = search(spark, broker.bootstrap, "avro-versions", ToRecord(where, schema=schema))
 
@@ -190,7 +199,10 @@ def test_a_value_that_cannot_be_decoded_ends_the_search_or_is_null_and_told(spar
     with pytest.raises(PlanRefused, match="offset 81 can't be decoded"):
         search(spark, broker.bootstrap, "avro-flawed", ToRecord(lost, after=True, schema=strict))
     # Before the first record with a small id nothing is wrong.
-    assert offsets(search(spark, broker.bootstrap, "avro-flawed", ToRecord("record.id = 7", schema=strict))) == {0: 7, 1: None}
+    assert offsets(search(spark, broker.bootstrap, "avro-flawed", ToRecord("record.id = 7", schema=strict))) == {
+        0: 7,
+        1: None,
+    }
 
     found = search(spark, broker.bootstrap, "avro-flawed", ToRecord(lost, schema=lenient))
     assert offsets(found) == {0: 60, 1: None}
@@ -239,7 +251,9 @@ def test_fields_of_protobuf_are_found_as_a_full_decode_finds_them(
         fill(broker.bootstrap, topic, values)
         schema = RecordSchema(SchemaFormat.PROTOBUF, ORDER_SET, "ConfigMap orders, key v1", "shop.Order")
         if framed:
-            schema = replace(schema, text="", registry=Registry(registry.url), subject="orders-value", undecodable=Undecodable.NULL)
+            schema = replace(
+                schema, text="", registry=Registry(registry.url), subject="orders-value", undecodable=Undecodable.NULL
+            )
         for n, (where, matches) in enumerate(PROTOBUF_CONDITIONS.items()):
             found = search(spark, broker.bootstrap, topic, ToRecord(where, after=n % 2 == 1, schema=schema))
             assert offsets(found) == oracle(messages, matches, after=n % 2 == 1), where

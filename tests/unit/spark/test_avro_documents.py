@@ -322,7 +322,14 @@ def test_made_up_ids_are_not_all_told() -> None:
 
 
 NULLS = {"type": "array", "items": "null"}
-FEW = {"type": "array", "items": {"type": "record", "name": "E", "fields": [{"name": "a", "type": "int"}, *({"name": f"n{n}", "type": "null"} for n in range(20))]}}
+FEW = {
+    "type": "array",
+    "items": {
+        "type": "record",
+        "name": "E",
+        "fields": [{"name": "a", "type": "int"}, *({"name": f"n{n}", "type": "null"} for n in range(20))],
+    },
+}
 
 
 def doubled(levels: int) -> Any:
@@ -346,8 +353,12 @@ def nested(levels: int) -> str:
         pytest.param('"string"', "not one of records", id="no record"),
         pytest.param(record(NULLS), "takes no or few bytes", id="an array of nulls"),
         pytest.param(record(FEW), "takes no or few bytes", id="an array of almost nothing"),
-        pytest.param(record({"type": "array", "items": record(name="Empty")}), "no or few bytes", id="of empty records"),
-        pytest.param(record({"type": "array", "items": {"type": "fixed", "name": "F", "size": 0}}), "few bytes", id="0"),
+        pytest.param(
+            record({"type": "array", "items": record(name="Empty")}), "no or few bytes", id="of empty records"
+        ),
+        pytest.param(
+            record({"type": "array", "items": {"type": "fixed", "name": "F", "size": 0}}), "few bytes", id="0"
+        ),
         pytest.param(record(["null", "R"]), "contain themselves", id="a list of records in one another"),
         pytest.param(doubled(40), "exceeds 10,000", id="doubled again and again"),
         pytest.param(json.dumps(record("x")).replace('"x"', nested(60)), "levels deep", id="deep"),
@@ -357,7 +368,9 @@ def nested(levels: int) -> str:
         pytest.param(record({"type": "fixed", "name": "F", "size": -1}), "without a size", id="a negative size"),
         pytest.param(record({"type": "enum", "name": "E", "symbols": []}), "without symbols", id="no symbols"),
         pytest.param(record(7), "is no type: 7", id="a number"),
-        pytest.param({**LONG, "fields": [*LONG["fields"], {"name": "F0", "type": "int"}]}, "in capitals", id="F0 and f0"),
+        pytest.param(
+            {**LONG, "fields": [*LONG["fields"], {"name": "F0", "type": "int"}]}, "in capitals", id="F0 and f0"
+        ),
         pytest.param(" " * (avro_schema.LARGEST_TEXT + 1), "more than 1,048,576 characters", id="large"),
     ],
 )
