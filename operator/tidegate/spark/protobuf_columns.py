@@ -151,7 +151,10 @@ def decoder(message: type[Any]) -> Callable[[bytes, int], Any]:
 def columns(message: type[Any], wanted: Collection[str] | None = None) -> Column:
     """Messages as structs of their fields; of ``wanted`` ones only, in small letters, if given. Raises ``BadSchema``
     where there are too many, or none."""
-    found = _Columns().message(message.DESCRIPTOR, (), wanted)
+    try:
+        found = _Columns().message(message.DESCRIPTOR, (), wanted)
+    except UnicodeDecodeError:
+        raise BadSchema("a name in the schema is not UTF-8") from None
     if found is None:
         raise BadSchema("the message has no field that a condition could name")
     return found

@@ -198,6 +198,12 @@ def test_a_schema_that_is_none_is_refused(text: str, why: str) -> None:
         message_type([base64.b64decode(file) for file in files_of_set(text)], "M")
 
 
+def test_a_file_whose_name_is_no_text_is_refused() -> None:
+    file = ORDER_FILE.SerializeToString().replace(b"shop/order.proto", b"shop/order\x80proto")
+    with pytest.raises(BadSchema, match="not UTF-8"):
+        columns(message_type([file], "shop.Order"))
+
+
 def test_a_message_type_that_is_not_there_is_said() -> None:
     with pytest.raises(BadSchema, match=r"no message type shop\.Missing"):
         message_type([ORDER_FILE.SerializeToString()], "shop.Missing")
