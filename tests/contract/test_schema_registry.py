@@ -96,7 +96,7 @@ def until(done: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
 
 def answers(url: str) -> bool:
     try:
-        with urlopen(f"{url}/subjects", timeout=5) as answer:
+        with urlopen(f"{url}/subjects", timeout=5) as answer:  # noqa: S310 - this machine's
             return bool(answer.status == 200)
     except URLError:
         return False
@@ -105,7 +105,8 @@ def answers(url: str) -> bool:
 def post(url: str, subject: str, schema: Any, **more: Any) -> int:
     body = json.dumps({"schema": json.dumps(schema), **more}).encode()
     path = f"{url}/subjects/{subject.replace(' ', '%20')}/versions"
-    with urlopen(Request(path, body, {"Content-Type": JSON}), timeout=30) as answer:
+    request = Request(path, body, {"Content-Type": JSON})  # noqa: S310 - this machine's
+    with urlopen(request, timeout=30) as answer:  # noqa: S310 - this machine's
         number: int = json.load(answer)["id"]
         return number
 

@@ -56,7 +56,12 @@ def avro() -> tuple[list[bytes], RecordSchema]:
 
 
 def protobuf() -> tuple[list[bytes], RecordSchema]:
-    kinds = {"long": Field.TYPE_INT64, "int": Field.TYPE_INT32, "string": Field.TYPE_STRING, "double": Field.TYPE_DOUBLE}
+    kinds = {
+        "long": Field.TYPE_INT64,
+        "int": Field.TYPE_INT32,
+        "string": Field.TYPE_STRING,
+        "double": Field.TYPE_DOUBLE,
+    }
     file = file_of("order.proto", "bench")
     message = file.message_type.add(name="Order")
     for number, (name, kind) in enumerate(FIELDS.items(), 1):

@@ -20,7 +20,7 @@ from tidegate.spark import registry as module
 from tidegate.spark.registry import RegistryClient
 from tidegate.spark.value_schemas import ValueSchemas
 
-SECRET = "not for logs"  # noqa: S105 - the test's own
+SECRET = "not for logs"
 ORDER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
 
 
@@ -147,7 +147,7 @@ def test_a_password_goes_to_the_registry_alone_and_into_no_message(registry: Fak
 
     assert named.subject("orders-value", None).version == 1
     assert registry.authorizations == [expected]
-    registry.password = "Basic other"  # noqa: S105 - none
+    registry.password = "Basic other"
     with pytest.raises(NotAuthorized, match="status 401") as refused:
         named.subject("orders-value", None)
     assert SECRET not in str(refused.value)

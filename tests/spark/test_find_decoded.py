@@ -1,4 +1,4 @@
-"""Records found by fields of values in Avro and Protobuf, against a decode of everything by plain fastavro and protobuf."""
+"""Records found by fields of values in Avro and Protobuf, against a decode of everything by the plain libraries."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import json
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import Decimal
 from io import BytesIO
 from typing import Any
 
@@ -16,6 +18,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from devstack import KafkaCluster
+from support.protobuf_files import ORDER_FILE, ORDER_SET, order_type
+from support.schema_registry import fake_registry
 from tidegate.clock import SystemClock
 from tidegate.find.windows import Pace
 from tidegate.kafka.connection import Connection, Registry
@@ -29,7 +33,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 PARTITIONS = 2
 RECORDS = 300
-PACE = Pace(first=90, growth=4, most=400, least=1)
+PACE = Pace(first=150, growth=4, most=600, least=1)
 FIRST = {
     "type": "record",
     "name": "shop.Order",
@@ -92,9 +96,6 @@ def encoded(schema: Any, document: Any) -> bytes:
 
 
 def order(chance: random.Random, n: int) -> dict[str, Any]:
-    from datetime import UTC, datetime
-    from decimal import Decimal
-
     return {
         "id": n,
         "status": chance.choices(["OPEN", "PAID", "LOST"], [60, 30, 1])[0],
@@ -110,12 +111,12 @@ def order(chance: random.Random, n: int) -> dict[str, Any]:
 AVRO_CONDITIONS: dict[str, Callable[[Any], bool]] = {
     "record.status = 'LOST'": lambda d: d["status"] == "LOST",
     "record.note is null and record.id > 250": lambda d: d["note"] is None and d["id"] > 250,
-    "record.total < 0": lambda d: d["total"] < 0,
-    "record.at >= timestamp'2026-11-20 12:59:00'": lambda d: d["at"].minute >= 59,
+    "record.total < 0 and record.at >= timestamp'2026-11-20 12:50:00'": lambda d: (
+        d["total"] < 0 and d["at"].minute > 49
+    ),
     "record.tags['a'] = 9 and record.tags['b'] > 7": lambda d: d["tags"].get("a") == 9 and d["tags"].get("b", 0) > 7,
     "exists(record.items, i -> i.sku = 's149')": lambda d: any(i["sku"] == "s149" for i in d["items"]),
     "to_json(record) like '%\"s7\"%'": lambda d: any(i["sku"] == "s7" for i in d["items"]),
-    "record.id < 0": lambda _: False,
 }
 
 
@@ -142,8 +143,6 @@ def test_fields_of_avro_are_found_as_a_full_decode_finds_them(spark: Any, broker
 
 def test_each_value_is_read_by_its_own_schema_of_the_registry(spark: Any, broker: KafkaCluster) -> None:
     chance = random.Random(22)
-    from support.schema_registry import fake_registry
-
     with fake_registry() as registry:
         ids = [registry.register("orders-value", FIRST), registry.register("orders-value", SECOND)]
         versions = {p: [chance.randint(0, 1) for _ in range(RECORDS)] for p in range(PARTITIONS)}
@@ -217,11 +216,13 @@ def test_a_value_that_cannot_be_decoded_ends_the_search_or_is_null_and_told(spar
 
 PROTOBUF_CONDITIONS: dict[str, Callable[[Any], bool]] = {
     "record.status = 'LOST'": lambda m: m.status == 2,
-    "record.count = 0 and record.id > 200": lambda m: m.count == 0 and m.id > 200,
-    "record.phone is null and record.id > 250": lambda m: not m.HasField("phone") and m.id > 250,
+    "record.count = 0 and record.phone is null and record.id > 250": (
+        lambda m: m.count == 0 and not m.HasField("phone") and m.id > 250
+    ),
     "record.size > 18446744073709551000": lambda m: m.size > 18446744073709551000,
-    "record.tags['a'] > 8": lambda m: m.tags.get("a", 0) > 8,
-    "exists(record.items, i -> i.sku = 's19')": lambda m: any(i.sku == "s19" for i in m.items),
+    "record.tags['a'] > 8 and exists(record.items, i -> i.sku > 's2')": (
+        lambda m: m.tags.get("a", 0) > 8 and any(i.sku > "s2" for i in m.items)
+    ),
     "record.at >= timestamp'2026-11-20 12:04:50'": lambda m: m.at.seconds >= 1795176000 + 290,
 }
 
@@ -230,9 +231,6 @@ PROTOBUF_CONDITIONS: dict[str, Callable[[Any], bool]] = {
 def test_fields_of_protobuf_are_found_as_a_full_decode_finds_them(
     spark: Any, broker: KafkaCluster, framed: bool
 ) -> None:
-    from support.protobuf_files import ORDER_FILE, ORDER_SET, order_type
-    from support.schema_registry import fake_registry
-
     chance, message = random.Random(24), order_type()
     messages = {p: [protobuf_order(chance, message, n) for n in range(RECORDS)] for p in range(PARTITIONS)}
     topic = f"protobuf-{framed}"
@@ -254,7 +252,7 @@ def test_fields_of_protobuf_are_found_as_a_full_decode_finds_them(
             schema = replace(
                 schema, text="", registry=Registry(registry.url), subject="orders-value", undecodable=Undecodable.NULL
             )
-        for n, (where, matches) in enumerate(PROTOBUF_CONDITIONS.items()):
+        for n, (where, matches) in enumerate(list(PROTOBUF_CONDITIONS.items())[: 2 if framed else None]):
             found = search(spark, broker.bootstrap, topic, ToRecord(where, after=n % 2 == 1, schema=schema))
             assert offsets(found) == oracle(messages, matches, after=n % 2 == 1), where
 

@@ -1,8 +1,8 @@
 """The column ``record`` of values in Avro or Protobuf, decoded in Spark's workers for Python, batch by batch.
 
-What a worker needs is in a :class:`Decoding`, which Spark carries there: it asks no registry, and has no secret. A value
-whose schema it was not given is returned with that schema's id (``MISSING``); whoever searches asks the registry for it
-and looks at the records again.
+What a worker needs is in a :class:`Decoding`, which Spark carries there: it asks no registry, and has no secret. A
+value whose schema it was not given is returned with that schema's id (``MISSING``); whoever searches asks the registry
+for it and looks at the records again.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ class Decoding:
     """By what values are decoded.
 
     ``schema``: the reader's, for Avro JSON, and for Protobuf the name of the message; ``files``: what it needs: for
-    Avro the schemas it refers to, for Protobuf its files in base64, each after those it needs itself. ``framed``: values
-    begin with the id of their writer's schema, and ``writers`` has those: the schema and what it refers to, or for
-    Protobuf its file in base64; ``None`` where the registry has none. ``wanted``: the fields, in small letters, that the
-    column is to have; all of them without it. ``closed``: what ``writers`` lacks is not asked for any more.
+    Avro the schemas it refers to, for Protobuf its files in base64, each after those it needs itself. ``framed``:
+    values begin with the id of their writer's schema, and ``writers`` has those: the schema and what it refers to, or
+    for Protobuf its file in base64; ``None`` where the registry has none. ``wanted``: the fields, in small letters,
+    that the column is to have; all of them without it. ``closed``: what ``writers`` lacks is not asked for any more.
     """
 
     format: SchemaFormat

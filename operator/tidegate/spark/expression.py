@@ -69,8 +69,8 @@ _MESSAGE_LIMIT: Final = 1000
 @dataclass(frozen=True, slots=True)
 class Condition:
     """A condition that was found good. ``columns``: those of the record that it reads. ``implied``: what it implies of
-    their bytes, which is looked at first. ``decodes``: whether values in Avro or Protobuf have to be decoded for it, and
-    ``wanted`` of which of their fields; ``None``: of all."""
+    their bytes, which is looked at first. ``decodes``: whether values in Avro or Protobuf have to be decoded for it,
+    and ``wanted`` which of their fields; ``None``: all."""
 
     where: str
     columns: frozenset[str]

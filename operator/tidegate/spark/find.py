@@ -300,8 +300,8 @@ class _Scan:
             raise PlanRefused(
                 UNDECODABLE_RECORD,
                 f"spec.to.record.valueSchema: the value of the record of {p} at offset {flawed.offset} can't be "
-                f"decoded: {flawed.why}. It might be the one: correct the schema, search elsewhere by from and until, or let "
-                "record be null for such values (undecodable: Null)",
+                f"decoded: {flawed.why}. It might be the one: correct the schema, search elsewhere by from and until, "
+                "or let record be null for such values (undecodable: Null)",
             )
         self._flawed.update({p: flawed.count for p, flawed in before.items()})
 

@@ -94,8 +94,16 @@ def message_type(files: Sequence[bytes], name: str) -> type[Any]:
 
 def _own_files() -> dict[str, Any]:
     """Protobuf's own files, by the names under which they are imported."""
-    from google.protobuf import any_pb2, descriptor_pb2, duration_pb2, empty_pb2, field_mask_pb2
-    from google.protobuf import struct_pb2, timestamp_pb2, wrappers_pb2
+    from google.protobuf import (
+        any_pb2,
+        descriptor_pb2,
+        duration_pb2,
+        empty_pb2,
+        field_mask_pb2,
+        struct_pb2,
+        timestamp_pb2,
+        wrappers_pb2,
+    )
 
     modules = (any_pb2, descriptor_pb2, duration_pb2, empty_pb2, field_mask_pb2)
     return {each.DESCRIPTOR.name: each.DESCRIPTOR for each in (*modules, struct_pb2, timestamp_pb2, wrappers_pb2)}

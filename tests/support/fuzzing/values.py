@@ -39,8 +39,14 @@ _AVRO: Final = {
     ],
 }
 _DOCUMENT: Final = {
-    "id": 7, "status": "PAID", "note": "n", "total": b"\x01\x02", "at": 1_795_176_000_000, "any": b"abc",
-    "tags": {"a": [1, 2], "b": []}, "by": "me",
+    "id": 7,
+    "status": "PAID",
+    "note": "n",
+    "total": b"\x01\x02",
+    "at": 1_795_176_000_000,
+    "any": b"abc",
+    "tags": {"a": [1, 2], "b": []},
+    "by": "me",
 }
 _ORDER_TEXT: Final = base64.b64encode(ORDER_FILE.SerializeToString()).decode()
 _HEAD: Final = b"\0\0\0\0\1"

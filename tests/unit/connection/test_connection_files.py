@@ -165,5 +165,5 @@ def test_a_schema_registry_has_secrets_of_its_own() -> None:
         "https://registry:8081", Path("/etc/ca/ca.crt"), "me", Path("/etc/registry/pw")
     )
     assert registry_by(spec_of(), lambda s, k: Path("/etc", s, k)) is None
-    with pytest.raises(UnusableSecret, match="spec.schemaRegistry.authentication.passwordSecret: there is no Secret"):
+    with pytest.raises(UnusableSecret, match=r"authentication\.passwordSecret: there is no Secret"):
         file_contents(spec, {"login": {"pw": b"x"}, "ca": {"ca.crt": PEM}, "registry": None})

@@ -42,9 +42,7 @@ def schema_of(world: World, launches: list[Launch]) -> RecordSchema | None:
 
 @pytest.mark.parametrize(("in_pods", "registry"), [(True, MOUNTED), (False, HERE)])
 def test_a_job_asks_the_registry_of_its_connection(world: World, in_pods: bool, registry: Registry) -> None:
-    launches = asked(
-        world, SUBJECT, in_pods=in_pods, registry=HERE, mounted_registry=MOUNTED, registry_secrets=SECRETS
-    )
+    launches = asked(world, SUBJECT, in_pods=in_pods, registry=HERE, mounted_registry=MOUNTED, registry_secrets=SECRETS)
 
     source = "subject orders-value of the schema registry"
     assert schema_of(world, launches) == RecordSchema(

@@ -101,7 +101,7 @@ class Made:
             case "decimal":
                 return Decimal(c.randint(-999_999_999, 999_999_999)).scaleb(-schema["scale"])
             case "time-micros":
-                return (datetime.min + timedelta(microseconds=c.randint(0, 86_399_999_999))).time()
+                return (EPOCH + timedelta(microseconds=c.randint(0, 86_399_999_999))).time()
         match kind:
             case "null":
                 return None
@@ -156,7 +156,7 @@ def as_in_arrow(schema: Any, value: Any) -> Any:
     if kind == "map":
         return [(name, as_in_arrow(schema["values"], each)) for name, each in value.items()]
     if isinstance(schema, dict) and schema.get("logicalType") == "time-micros":
-        return (datetime.combine(date.min, value) - datetime.min) // timedelta(microseconds=1)
+        return (datetime.combine(EPOCH.date(), value, UTC) - EPOCH) // timedelta(microseconds=1)
     return value
 
 
@@ -180,7 +180,7 @@ def test_documents_are_what_fastavro_reads(seed: int) -> None:
     schema = made.record(3)
     tree = parse(json.dumps(schema))
     values = [encoded(schema, made.value(schema)) for _ in range(8)]
-    documents = [None, *map(lambda value: decoder(tree)(b"head" + value, 4), values)]
+    documents = [None, *(decoder(tree)(b"head" + value, 4) for value in values)]
 
     array = columns(tree, tree).build(documents)
 

@@ -66,8 +66,8 @@ def filled(chance: random.Random, message: Any) -> Any:
             continue
         if each.type == Field.TYPE_MESSAGE:
             targets = [getattr(message, each.name)] if not each.is_repeated else []
-            for _ in range(chance.randint(0, 2) if each.is_repeated else 0):
-                targets.append(getattr(message, each.name).add())
+            more = range(chance.randint(0, 2) if each.is_repeated else 0)
+            targets.extend(getattr(message, each.name).add() for _ in more)
             for target in targets:
                 target.SetInParent()
                 filled(chance, target)
