@@ -120,8 +120,8 @@ class ValueSchema(ResourceModel):
 
     undecodable: Undecodable | None = None
     """What happens when a value can't be decoded, for Avro and Protobuf: with Fail, the default, there is no plan if
-    such a record comes before the one that is found, or with after behind it, since it might have been the one; with
-    Null, record is null for it."""
+    such a record comes before the one that is found, or with after later than it, since it might have been the one;
+    with Null, record is null for it."""
 
     @rule(
         "has(self.configMap) != has(self.registry)",

@@ -275,7 +275,8 @@ class _Scan:
             odd = f.col("timestamp") < _moment(target.since)
             counts = ~odd
         if beyond and target.until is not None:
-            counts = odd = f.col("timestamp") < _moment(target.until)
+            odd = f.col("timestamp") < _moment(target.until)
+            counts = counts & odd
         shown = condition.with_value(records).select(
             *("topic", "partition", "offset", (counts & match).alias("match"), odd.alias("odd")),
             *((counts & f.col(decoding.FLAW).isNotNull()).alias("flawed"), decoding.FLAW, decoding.MISSING)
