@@ -203,6 +203,9 @@ def test_a_value_that_cannot_be_decoded_ends_the_search_or_is_null_and_told(spar
         1: None,
     }
 
+    # Where a condition names nothing of the document, none is decoded.
+    assert offsets(search(spark, broker.bootstrap, "avro-flawed", ToRecord("offset = 41", schema=strict)))[0] == 41
+
     found = search(spark, broker.bootstrap, "avro-flawed", ToRecord(lost, schema=lenient))
     assert offsets(found) == {0: 60, 1: None}
     told = "Their values can't be decoded, so that record was null for them"

@@ -34,7 +34,7 @@ SETTINGS: Final = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "4000",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(16 << 20),
 }
-_CHUNK_BYTES: Final = 4 << 20
+_CHUNK_BYTES: Final = 1 << 20
 _MOST_MISSING: Final = 32
 """Ids that a task tells of at a time."""
 
@@ -108,7 +108,7 @@ class _Worker:
 
 
 def _chunks(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Parts of a batch whose values have a few megabytes, since decoded ones need several times that."""
+    """Parts of a batch whose values have a megabyte, since decoded ones need many times that."""
     import pyarrow.compute as pc  # type: ignore[import-untyped,unused-ignore]
 
     start = held = 0
