@@ -109,13 +109,13 @@ def order(chance: random.Random, n: int) -> dict[str, Any]:
 
 
 AVRO_CONDITIONS: dict[str, Callable[[Any], bool]] = {
-    "record.status = 'LOST'": lambda d: d["status"] == "LOST",
-    "record.note is null and record.id > 250": lambda d: d["note"] is None and d["id"] > 250,
+    "record.note is null and record.id > 200 and exists(record.items, i -> i.sku > 's7')": (
+        lambda d: d["note"] is None and d["id"] > 200 and any(i["sku"] > "s7" for i in d["items"])
+    ),
     "record.total < 0 and record.at >= timestamp'2026-11-20 12:50:00'": lambda d: (
         d["total"] < 0 and d["at"].minute > 49
     ),
     "record.tags['a'] = 9 and record.tags['b'] > 7": lambda d: d["tags"].get("a") == 9 and d["tags"].get("b", 0) > 7,
-    "exists(record.items, i -> i.sku = 's149')": lambda d: any(i["sku"] == "s149" for i in d["items"]),
     "to_json(record) like '%\"s7\"%'": lambda d: any(i["sku"] == "s7" for i in d["items"]),
 }
 
