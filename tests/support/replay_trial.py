@@ -10,12 +10,13 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
 from support.deliveries import Delivery, Partition
 from support.history import Phase, Place, ResetBegin, ResetEnd
-from support.reset_trial import Trial, execute_and_die
+from support.reset_trial import Cell, Trial, execute_and_die
 from tidegate.clock import SystemClock
-from tidegate.kafka.model import TopicPartition
 from tidegate.kafka_client.client import KafkaClient
 from tidegate.reset.applying.replay import look
 from tidegate.reset.directory_store import DirectoryRunStore
@@ -24,7 +25,7 @@ from tidegate.reset.model.result import RunResult
 from tidegate.reset.model.targets import FromFile, PartitionOffset
 from tidegate.reset.runs import job
 from tidegate.resources.replay import Then
-from tidegate.resources.reset import ResetPhase
+from tidegate.resources.reset import ResetPhase, Way
 
 PATIENCE_S = 60.0
 
@@ -49,12 +50,14 @@ def replay(
     records: int = 30,
     then: Then = Then.RETURN,
     dies_in: Collection[ResetPhase] = (),
+    dies_after_it_in: Collection[ResetPhase] = (),
     meanwhile: Callable[[], None] = lambda: None,
 ) -> Replay:
     """Replay half of the partitions: ``records`` of each, from ``back`` before what is committed.
 
-    ``dies_in``: the phases in which a writer is killed, each at its first entry of it, until one lives. ``meanwhile``:
-    called once the group reads from its targets.
+    ``dies_in``: the phases in which a writer is killed, each at its first entry of it, until one lives;
+    ``dies_after_it_in``: the same once the replay has ended. ``meanwhile``: called once the group reads from its
+    targets.
     """
     partitions = trial.random.sample(trial.partitions, max(2, len(trial.partitions) // 2))
     committed = trial.committed()
@@ -68,15 +71,14 @@ def replay(
     )
     store = trial.store(request)
     trial.tell(ResetBegin(time.time(), f"{name}-to", tuple(Place(*p, o) for p, o in sorted(targets.items()))))
-    for phase in (p for p in dies_in if p is not ResetPhase.REPLAYING):
+    for phase in dies_in:
         execute_and_die(trial.folder, request.run_uid, phase)
     assert _carry_out(request, store) is None, store.load().result
-    if ResetPhase.REPLAYING in dies_in:
-        # Who is asked too early changes nothing, whether or not it lives.
-        execute_and_die(trial.folder, request.run_uid, ResetPhase.REPLAYING)
     trial.tell(ResetEnd(time.time(), f"{name}-to", Phase.SUCCEEDED))
     run = store.load()
-    assert run.plan is not None and run.last is not None and run.last.phase is ResetPhase.REPLAYING
+    assert run.plan is not None
+    assert run.last is not None
+    assert run.last.phase is ResetPhase.REPLAYING
     ends = {(p.topic, p.partition): o for p, o in run.plan.ends.items()}
     before = {(b.topic, b.partition): b.offset for b in run.last.before}
     goals = {p: before[p] if then is Then.RETURN else ends[p] for p in ends}
@@ -84,6 +86,8 @@ def replay(
     _wait_until_over(trial, request, store)
     touched = next(p.at.timestamp() for p in run.journal if p.round > 0)
     trial.tell(ResetBegin(time.time(), f"{name}-back", tuple(Place(*p, o) for p, o in sorted(goals.items()))))
+    for phase in dies_after_it_in:
+        execute_and_die(trial.folder, request.run_uid, phase)
     result = _carry_out(request, store)
     assert result is not None
     over = time.time()
@@ -134,5 +138,15 @@ def limits_left(trial: Trial) -> int:
     return sum(key.group == trial.group for key in (*gates.limits, *gates.holds))
 
 
-def place(partition: Partition) -> TopicPartition:
-    return TopicPartition(*partition)
+def replays(bootstrap: str, cell: Cell, folder: Path, times: int, **how: Any) -> None:
+    """That many times, and nothing is missing: by the checker, which knows of no agent and of no limit."""
+    with Trial(bootstrap, cell, folder, seed=times, name="replayed") as trial:
+        for _ in range(times):
+            trial.wait_settled(0.5)
+            done = replay(trial, **how)
+            assert done.result.phase is ResetPhase.SUCCEEDED, done.result
+            assert done.result.way is Way.GATED, done.result
+            trial.wait_current()
+            assert faults(done, trial.records()) == []
+            assert limits_left(trial) == 0
+        assert trial.complaints() == ()

@@ -47,7 +47,7 @@ class UntilSpec(ResourceModel):
 
     then: Then = Then.RETURN
     """Where the group goes on once every partition has reached its end: Return, where it was before the replay;
-    Continue, at the end. Until then partitions that have reached theirs stand still."""
+    Continue, at the end. Until then partitions that have reached theirs are paused."""
 
     within: PositiveDuration = parse_duration("24h")
     """How long the replay may take, from when the group has its targets. After that the run is rolled back: the group
@@ -81,7 +81,7 @@ class ReplayStatus(ResourceModel):
     """How many partitions are replayed."""
 
     reached: Count
-    """How many of them have reached their end, where they stand still until all have."""
+    """How many of them have reached their end, where they are paused until all have."""
 
     started_at: Timestamp
     """When the replay began."""

@@ -109,7 +109,7 @@ def note_on(until: Until, plan: Plan) -> str:
         case _:
             assert_never(until.then)
     return (
-        f"The replay is of {records:,} offset(s), and ends before the offset named for each partition; a partition that "
-        f"has come to its end stands still until all have, and then the group {then}. What comes in meanwhile is "
+        f"The replay is of {records:,} offset(s), and ends before the offset named for each partition; a partition "
+        f"that has come to its end is paused until all have, and then the group {then}. What comes in meanwhile is "
         f"read after that. It may take {until.within}"
     )
