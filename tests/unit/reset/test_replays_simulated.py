@@ -14,7 +14,9 @@ from tidegate.control.records import Hold, HoldKey, LimitKey
 from tidegate.kafka.model import TopicPartition
 from tidegate.reset.applying.gates import holder
 from tidegate.reset.applying.replay import CONTINUED, RETURNED, look
-from tidegate.reset.model.request import Until
+from tidegate.reset.directory_store import DirectoryRunStore
+from tidegate.reset.marker import marker_group
+from tidegate.reset.model.request import ApplySettings, Until
 from tidegate.reset.model.result import RunResult
 from tidegate.reset.runs import job
 from tidegate.resources.replay import Then
@@ -32,6 +34,10 @@ def _no_power_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 class ReplayWorld(World):
     """Whose runs are replays of ``RECORDS`` of each partition."""
+
+    def __init__(self, kind: Kind, folder: Path) -> None:
+        super().__init__(kind, folder)
+        self.folder = folder
 
     def replay(self, then: Then = Then.RETURN) -> RunResult | None:
         """Begin one; ``None``, once the group reads."""
@@ -169,18 +175,42 @@ def test_a_run_that_is_deleted_midway_takes_the_group_back(tmp_path: Path) -> No
         assert world.before[partition] in world.read_of(partition)
 
 
-def test_a_run_of_another_meanwhile_is_left_where_it_set_the_group(tmp_path: Path) -> None:
-    """A reset by hand, say: what the replay knows of where the group was is out of date."""
+def other_run(world: ReplayWorld, deadline: timedelta) -> DirectoryRunStore:
+    """Of somebody who resets the same group: by hand, say."""
+    settings = ApplySettings(deadline=world.clock.now() + deadline)
+    request = replace(world.store.load().request, run_uid="uid/2", run_id="2", until=None, settings=settings)
+    store = DirectoryRunStore(world.folder, "other", clock=world.clock)
+    store.create(request)
+    return store
+
+
+def test_another_run_waits_until_the_replay_has_ended(tmp_path: Path) -> None:
+    """Also long after the claim of the run has lapsed."""
     world = ReplayWorld(MANAGED[0], tmp_path)
     assert world.replay() is None
     world.wait_over()
-    world.clock.sleep(60)
-    request = replace(world.store.load().request, run_uid="uid/2", run_id="2", until=None)
-    store = type(world.store)(tmp_path, "other", clock=world.clock)
-    store.create(request)
-    done = job.execute(store, world.kafka, world.clock)
-    assert done is not None
-    assert done.phase is ResetPhase.SUCCEEDED
+    world.clock.sleep(120)
+    late = job.execute(other_run(world, timedelta(seconds=30)), world.kafka, world.clock)
+    assert late is not None
+    assert (late.phase, late.reason) == (ResetPhase.FAILED, "DeadlineExceeded")
+    assert "is being replayed by another run (offset reset 1)" in late.message
+    result = world.execute()
+    assert result is not None
+    assert (result.phase, result.reason) == (ResetPhase.SUCCEEDED, RETURNED)
+    world.settle()
+    world.check_replayed(world.before)
+
+
+def test_what_another_run_has_set_all_the_same_is_left_as_it_is(tmp_path: Path) -> None:
+    """One of an earlier version, say, which takes no notice of limits: it withdraws the claim that has lapsed."""
+    world = ReplayWorld(MANAGED[0], tmp_path)
+    assert world.replay() is None
+    world.wait_over()
+    world.clock.sleep(120)
+    control = world.kafka.control
+    control.write_clock()
+    control.withdraw([claimed.key for claimed in control.read().claims.lapsed(GROUP)])
+    world.kafka.commit_directly(GROUP, dict.fromkeys(RESET, 3))
     result = world.execute()
     assert result is not None
     assert (result.phase, result.reason) == (ResetPhase.FAILED, "NotPutBack")
@@ -242,3 +272,22 @@ def test_a_group_that_is_scaled_to_zero_waits_and_is_replayed_by_who_comes(tmp_p
     result = world.execute()
     assert result is not None
     assert result.reason == RETURNED
+
+
+@pytest.mark.parametrize("ends", ["returns", "is-deleted"])
+def test_a_replay_outlasts_what_the_brokers_remember_of_its_transactions(ends: str, tmp_path: Path) -> None:
+    """The marker's group has no members, so that its offsets expire after a week."""
+    world = ReplayWorld(MANAGED[0], tmp_path)
+    assert world.replay() is None
+    world.wait_over()
+    world.kafka._offsets_of(marker_group(GROUP)).clear()
+    if ends == "returns":
+        result = world.execute()
+        assert result is not None
+        assert (result.phase, result.reason) == (ResetPhase.SUCCEEDED, RETURNED)
+    else:
+        result = job.settle(world.store, world.kafka, world.clock, reason="Deleted", message="it was deleted")
+        assert result.phase is ResetPhase.ROLLED_BACK
+    assert world.nothing_is_left()
+    world.settle()
+    world.check_replayed(world.before)
