@@ -36,3 +36,9 @@ def test_replays_of_every_kind_of_group_with_the_agent(kafka: KafkaCluster, tmp_
 @pytest.mark.parametrize("phase", [ResetPhase.PAUSING, ResetPhase.VERIFYING])
 def test_writers_that_are_killed_change_nothing_of_it(kafka: KafkaCluster, tmp_path: Path, phase: ResetPhase) -> None:
     replays(kafka.bootstrap, SOME[0], tmp_path, 3, dies_in=(phase,), dies_after_it_in=(phase,))
+
+
+@pytest.mark.nightly
+def test_members_that_come_meanwhile_deliver_nothing_beyond_the_end(kafka: KafkaCluster, tmp_path: Path) -> None:
+    """They are given partitions whose owners have come to their ends."""
+    replays(kafka.bootstrap, SOME[0], tmp_path, 3, joins=True)

@@ -138,12 +138,21 @@ def limits_left(trial: Trial) -> int:
     return sum(key.group == trial.group for key in (*gates.limits, *gates.holds))
 
 
-def replays(bootstrap: str, cell: Cell, folder: Path, times: int, **how: Any) -> None:
-    """That many times, and nothing is missing: by the checker, which knows of no agent and of no limit."""
+def replays(bootstrap: str, cell: Cell, folder: Path, times: int, *, joins: bool = False, **how: Any) -> None:
+    """That many times, and nothing is missing: by the checker, which knows of no agent and of no limit.
+
+    ``joins``: another member comes during each replay.
+    """
     with Trial(bootstrap, cell, folder, seed=times, name="replayed") as trial:
         for _ in range(times):
             trial.wait_settled(0.5)
-            done = replay(trial, **how)
+
+            def meanwhile() -> None:
+                if joins:
+                    trial.fleet.add()
+                    trial.wait_settled(0.5)
+
+            done = replay(trial, meanwhile=meanwhile, **how)
             assert done.result.phase is ResetPhase.SUCCEEDED, done.result
             assert done.result.way is Way.GATED, done.result
             trial.wait_current()

@@ -291,3 +291,22 @@ def test_a_replay_outlasts_what_the_brokers_remember_of_its_transactions(ends: s
     assert world.nothing_is_left()
     world.settle()
     world.check_replayed(world.before)
+
+
+def test_an_end_that_retention_has_deleted_is_reached_by_whoever_comes_to_what_is_left(tmp_path: Path) -> None:
+    world = ReplayWorld(MANAGED[0], tmp_path)
+    for consumer in world.consumers:
+        consumer.records_per_poll = 1
+        consumer.poll_s = 2.0
+    assert world.replay() is None
+    assert not world.is_over()
+    first = RESET[0]
+    world.kafka._log(first).start = world.ends[first] + 5
+    world.wait_over()
+    result = world.execute()
+    assert result is not None
+    assert (result.phase, result.reason) == (ResetPhase.SUCCEEDED, RETURNED)
+    assert world.nothing_is_left()
+    world.settle()
+    read = {offset for c in world.consumers for p, offset in c.read[-400:] if p == first}
+    assert world.before[first] in read
