@@ -164,6 +164,31 @@ def test_a_writer_may_die_at_any_step(second: bool, after: bool, tmp_path: Path)
             assert beyond == [], f"died at {step}: {partition}: {beyond[:3]}"
 
 
+@pytest.mark.parametrize("by", ["a-successor", "a-take-over"])
+@pytest.mark.parametrize("then", list(Then))
+def test_who_has_gone_on_since_a_writer_died_is_not_moved_again(then: Then, by: str, tmp_path: Path) -> None:
+    """The operator was away just as it moved the group on: minutes or hours, in which owners read on from there."""
+    moved_on = 0
+    for step in range(1, _steps(tmp_path, second=True) + 1, 9):
+        world = ReplayWorld(MANAGED[0], tmp_path / str(step))
+        assert world.replay(then) is None
+        world.wait_over()
+        with contextlib.suppress(Killed):
+            world.execute(Process(step))
+        world.clock.sleep(20)
+        if by == "a-successor":
+            result = world.execute()
+        else:
+            result = job.settle(world.store, world.kafka, world.clock, reason="Deleted", message="it was deleted")
+        assert result is not None
+        goal = world.before if result.phase is ResetPhase.ROLLED_BACK or then is Then.RETURN else world.ends
+        assert world.nothing_is_left(), step
+        moved_on += result.phase is ResetPhase.SUCCEEDED
+        world.settle()
+        world.check_replayed(goal)
+    assert moved_on, "some died after the group had been moved on"
+
+
 def test_a_run_that_is_deleted_midway_takes_the_group_back(tmp_path: Path) -> None:
     world = ReplayWorld(MANAGED[0], tmp_path)
     assert world.replay() is None

@@ -158,7 +158,7 @@ class GroupReset:
             self._pace.retrying(self._recovery.recall)
             for entry in self._context.run.journal:
                 if entry.putting_back in (RETURNED, CONTINUED):
-                    return self._end_replay(entry.putting_back)
+                    return self._end_replay(entry.putting_back, again=True)
                 if entry.putting_back:
                     return self._put_back(entry.putting_back, entry.message)
             if self._journal.replay_began:
@@ -201,8 +201,11 @@ class GroupReset:
         tuning = self._tuning
         return tuning.rejoin_limit_s + self._joins.standstill_s + 2 * (self._hold_s + tuning.heartbeat_s)
 
-    def _end_replay(self, reason: str) -> RunResult:
-        """Every partition stands at its end: move the group on in one transaction, and open its gates."""
+    def _end_replay(self, reason: str, *, again: bool = False) -> RunResult:
+        """Every partition stands at its end: move the group on in one transaction, and open its gates.
+
+        ``again``: a predecessor was at it. What it has committed is not committed anew: owners have gone on since.
+        """
         self._pace.extend(self._ending_s)
         goal = self._state.before if reason == RETURNED else self._context.plan.ends
         self._state.targets = {p: goal[p] for p in self._context.plan.ends if p in goal}
@@ -210,7 +213,13 @@ class GroupReset:
         self._state.kept_position = False
         self._state.unverified = NO_PARTITIONS
         try:
-            self._rounds.run(frozenset(self._state.targets))
+            left = frozenset(self._state.targets)
+            if again:
+                if self._recovery.is_committed:
+                    # Who stands at its end goes on, so that it shows whether it holds.
+                    self._context.limits.lift_all()
+                left = self._pace.retrying(self._recovery.left_to_do)
+            self._rounds.run(left)
         except Fenced:
             raise
         except FAILURES as error:
@@ -236,7 +245,14 @@ class GroupReset:
         ended = self._take_turn()
         if ended is not None:
             return replace(ended, message=f"{message}. {ended.message}")
-        return self._find_out(message) or self._put_back(reason, message)
+        unknown = self._find_out(message)
+        if unknown is not None:
+            return unknown
+        ending = self._journal.ending
+        if ending and self._recovery.is_committed:
+            # The group has gone on where it was to: only the word of it is missing.
+            return self._end_replay(ending, again=True)
+        return self._put_back(reason, message)
 
     def _find_out(self, message: str) -> RunResult | None:
         """End what is open, and look up what was committed; how the run ends where that could not be done."""

@@ -10,6 +10,7 @@ from typing import Final
 from tidegate.clock import Clock
 from tidegate.kafka.model import Member, TopicPartition
 from tidegate.reset.applying.claim import GroupClaim
+from tidegate.reset.applying.replay import CONTINUED, RETURNED
 from tidegate.reset.applying.rounds import NO_PARTITIONS, Partitions
 from tidegate.reset.applying.state import RunState
 from tidegate.reset.model.progress import Progress, noted
@@ -44,6 +45,12 @@ class Journal:
     def replay_began(self) -> bool:
         """Whether the group has its targets, and reads from there to the ends of its replay."""
         return any(entry.phase is ResetPhase.REPLAYING for entry in self.intents)
+
+    @property
+    def ending(self) -> str:
+        """How the replay was about to end, once it was; empty before that, and once the run is put back instead."""
+        reason = next((entry.putting_back for entry in reversed(self.intents)), "")
+        return reason if reason in (RETURNED, CONTINUED) else ""
 
     def tell_replaying(self) -> None:
         """From here on, and with these offsets from before the run."""

@@ -70,6 +70,12 @@ class Recovery:
             if not self._state.told_before:
                 self._state.stood_at(self._journal.offsets_before())
 
+    @property
+    def is_committed(self) -> bool:
+        """Whether the last round's transaction is known to have been committed, after ``recall``."""
+        last = self._journal.intents[-1] if self._journal.intents else None
+        return last is not None and self._found_round >= last.round
+
     def left_to_do(self) -> Partitions:
         """What is still to be done of the run, after ``recall``."""
         left = self._looked_up() | self._state.not_held

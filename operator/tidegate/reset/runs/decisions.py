@@ -51,7 +51,7 @@ from tidegate.reset.runs.reasons import (
     WAITING_FOR_QUOTA,
     WAITING_FOR_RESET,
 )
-from tidegate.reset.runs.replaying import began, has_to_be_over_by, is_replaying
+from tidegate.reset.runs.replaying import began, has_to_be_over_by, is_replaying, why_overdue
 from tidegate.reset.runs.request import (
     NOTHING_TO_UNDO,
     UNDO_RUN_NOT_FOUND,
@@ -219,7 +219,7 @@ def _overdue(seen: Seen, run: Run) -> TakeOver | None:
     if alive and seen.now <= deadline + DEADLINE_GRACE:
         return None
     if began(run) is not None:
-        return TakeOver(REPLAY_TIMED_OUT, f"the replay of reset {run.request.run_id} was not over within until.within")
+        return TakeOver(REPLAY_TIMED_OUT, why_overdue(run))
     if seen.behind is not None:
         where = f"its plan was approved, and it could not go ahead ({seen.behind.message})"
     else:

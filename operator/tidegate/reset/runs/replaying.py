@@ -44,6 +44,17 @@ def has_to_be_over_by(run: Run) -> datetime | None:
     return replay.at + until.within if ending is None else ending.at + ENDING_LIMIT
 
 
+def why_overdue(run: Run) -> str:
+    """Of a run that was to be over by then, for people."""
+    if _ending(run) is None:
+        return f"the replay of reset {run.request.run_id} was not over within until.within"
+    minutes = ENDING_LIMIT // timedelta(minutes=1)
+    return (
+        f"the replay of reset {run.request.run_id} had come to its end, and its group was not moved on from there "
+        f"within {minutes} minutes"
+    )
+
+
 def replay_status(run: Run, seen: Replayed | None, before: ReplayStatus | None, now: datetime) -> ReplayStatus | None:
     """What a status says; ``seen``: absent where nobody could look, so that what was known stays."""
     replay, until = began(run), run.request.until
