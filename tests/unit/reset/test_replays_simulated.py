@@ -18,6 +18,7 @@ from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.marker import marker_group
 from tidegate.reset.model.request import ApplySettings, Until
 from tidegate.reset.model.result import RunResult
+from tidegate.reset.planning.planner import make_plan
 from tidegate.reset.runs import job
 from tidegate.resources.replay import Then
 from tidegate.resources.reset import ResetPhase, Way
@@ -222,6 +223,26 @@ def test_another_run_waits_until_the_replay_has_ended(tmp_path: Path) -> None:
     result = world.execute()
     assert result is not None
     assert (result.phase, result.reason) == (ResetPhase.SUCCEEDED, RETURNED)
+    world.settle()
+    world.check_replayed(world.before)
+
+
+@pytest.mark.parametrize("by", ["is fenced", "is halted"])
+def test_a_run_that_died_while_it_waited_takes_no_replay_its_claim(by: str, tmp_path: Path) -> None:
+    """A fleet's, say, whose pod was evicted: to end what it left open is not to have the group."""
+    world = ReplayWorld(MANAGED[0], tmp_path)
+    assert world.replay() is None
+    world.wait_over()
+    world.clock.sleep(120)
+    store = other_run(world, timedelta(minutes=5))
+    store.write_plan(make_plan(store.load().request, world.kafka, world.clock.now()), attempt=store.begin_attempt())
+    if by == "is fenced":
+        job.fence(store, world.kafka, world.clock)
+    else:
+        job.halt(world.kafka, world.clock, "uid/2", {GROUP: "uid/2"})
+    result = world.execute()
+    assert result is not None
+    assert (result.phase, result.reason) == (ResetPhase.SUCCEEDED, RETURNED), result
     world.settle()
     world.check_replayed(world.before)
 

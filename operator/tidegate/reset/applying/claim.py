@@ -127,8 +127,11 @@ class GroupClaim:
             self._mine = None
 
     def take_now(self) -> bool:
-        """Take it if it is the run's turn; else the run has a place behind others. Raises ``KafkaFailure``."""
-        if self._enter() is not None:
+        """Take it if it is the run's turn; else the run may have a place behind others. Raises ``KafkaFailure``.
+
+        Not while another run replays the group: that would miss its claim, which has lapsed.
+        """
+        if self._replay_of_another() is not None or self._enter() is not None:
             return False
         self._tidy()
         return True
