@@ -20,6 +20,9 @@ _ENDS: Final = (RETURNED, CONTINUED)
 _SHOWN_IN: Final = timedelta(seconds=10)
 """A forecast is told once the replay has lasted for so long, and to so many seconds: any change is a write."""
 
+_FORETOLD: Final = timedelta(days=365)
+"""What lies further ahead is no forecast, and may be no date: so it is with one record of billions read so far."""
+
 
 def began(run: Run) -> Progress | None:
     """The line that tells that the group has its targets, and reads from there to the ends."""
@@ -95,11 +98,14 @@ def _percent(seen: Replayed) -> int:
 
 
 def _estimated_end(since: datetime, seen: Replayed, now: datetime) -> datetime | None:
-    """By how fast it was so far: absent before anything was read, and once all has."""
+    """By how fast it was so far: absent before anything was read, and once all has, and where it is years away."""
     lasted = now - since
     if not 0 < seen.read < seen.records or lasted < _SHOWN_IN:
         return None
-    at = now + lasted * ((seen.records - seen.read) / seen.read)
+    left_s = lasted.total_seconds() * (seen.records - seen.read) / seen.read
+    if left_s > _FORETOLD.total_seconds():
+        return None
+    at = now + timedelta(seconds=left_s)
     return at.replace(microsecond=0) - timedelta(seconds=at.second % 10)
 
 
