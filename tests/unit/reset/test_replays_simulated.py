@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from support.fake_kafka import FakeTransaction
 from support.killed import Killed
 from tidegate.control.records import Hold, HoldKey, LimitKey
-from tidegate.kafka.model import TopicPartition
+from tidegate.kafka.model import Offsets, TopicPartition
 from tidegate.reset.applying.gates import holder
 from tidegate.reset.applying.replay import CONTINUED, RETURNED, look
 from tidegate.reset.directory_store import DirectoryRunStore
@@ -22,7 +23,7 @@ from tidegate.reset.planning.planner import make_plan
 from tidegate.reset.runs import job
 from tidegate.resources.replay import Then
 from tidegate.resources.reset import ResetPhase, Way
-from unit.reset.test_apply_simulated import GROUP, KINDS, RESET, Kind, Process, World
+from unit.reset.test_apply_simulated import GROUP, KINDS, PARTITIONS, RESET, TOPIC, Kind, Process, World
 
 MANAGED = [kind for kind in KINDS if kind.way is Way.GATED]
 RECORDS = 20
@@ -356,3 +357,59 @@ def test_an_end_that_retention_has_deleted_is_reached_by_whoever_comes_to_what_i
     world.settle()
     read = {offset for c in world.consumers for p, offset in c.read[-400:] if p == first}
     assert world.before[first] in read
+
+
+@pytest.mark.parametrize("ends", ["returns", "is-deleted"])
+def test_a_place_that_retention_has_deleted_meanwhile_is_the_start_of_what_is_left(
+    ends: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Consumers whose ``auto.offset.reset`` is latest would go on at the end of the log, and skip what is left."""
+    world = ReplayWorld(MANAGED[0], tmp_path)
+    assert world.replay() is None
+    world.wait_over()
+    world.clock.sleep(30)
+    first = RESET[0]
+    start = world.before[first] + 50
+    world.kafka.delete_records(first, start)
+    committed: dict[TopicPartition, int] = {}
+    send = FakeTransaction.send
+
+    def noting(transaction: FakeTransaction, group_id: str, offsets: Offsets) -> None:
+        committed.update(offsets if group_id == GROUP else {})
+        send(transaction, group_id, offsets)
+
+    monkeypatch.setattr(FakeTransaction, "send", noting)
+    if ends == "returns":
+        result = world.execute()
+    else:
+        result = job.settle(world.store, world.kafka, world.clock, reason="Deleted", message="it was deleted")
+    assert result is not None
+    assert committed[first] == start
+    assert committed[RESET[1]] == world.before[RESET[1]]
+    assert (
+        "1 partition(s), e.g. orders-0, at the start of the log, which has been deleted up to there" in result.message
+    )
+    assert world.nothing_is_left()
+
+
+@pytest.mark.parametrize("ends", ["returns", "is-deleted"])
+def test_offsets_of_a_topic_that_was_recreated_meanwhile_are_not_put_into_the_new_one(
+    ends: str, tmp_path: Path
+) -> None:
+    world = ReplayWorld(MANAGED[0], tmp_path)
+    assert world.replay() is None
+    world.wait_over()
+    for consumer in world.consumers:
+        consumer.close()
+    world.kafka.delete_topic(TOPIC)
+    world.kafka.create_topic(TOPIC, len(PARTITIONS))
+    if ends == "returns":
+        world.kafka.commit_directly(GROUP, world.ends)  # read anew up to the limits
+        result = world.execute()
+    else:
+        result = job.settle(world.store, world.kafka, world.clock, reason="Deleted", message="it was deleted")
+    assert result is not None
+    assert result.reason == {"returns": "NotPutBack", "is-deleted": "Deleted"}[ends]
+    assert "of topics that were deleted or recreated meanwhile are left as they are" in result.message
+    assert world.kafka.committed(GROUP, list(RESET)) == ({} if ends == "is-deleted" else world.ends)
+    assert world.nothing_is_left()

@@ -22,6 +22,7 @@ from tidegate.reset.applying.failures import FAILURES, overwritten_by, reason_of
 from tidegate.reset.applying.journal import as_tuple
 from tidegate.reset.applying.late_commits import LateCommits
 from tidegate.reset.applying.look_back import LookBack, look_back, summary
+from tidegate.reset.applying.plan_check import places_now
 from tidegate.reset.applying.recovery import Recovery
 from tidegate.reset.applying.replay import CONTINUED, RETURNED, Replayed, look
 from tidegate.reset.applying.round_runner import RoundRunner
@@ -208,12 +209,14 @@ class GroupReset:
         """
         self._pace.extend(self._ending_s)
         goal = self._state.before if reason == RETURNED else self._context.plan.ends
-        self._state.targets = {p: goal[p] for p in self._context.plan.ends if p in goal}
+        goal = {p: goal[p] for p in self._context.plan.ends if p in goal}
         self._state.putting_back = (reason, "the replay has ended")
         self._state.kept_position = False
         self._state.unverified = NO_PARTITIONS
         try:
-            left = frozenset(self._state.targets)
+            places = self._pace.retrying(lambda: places_now(self._context, goal))
+            self._state.targets = places.offsets
+            left = frozenset(places.offsets)
             if again:
                 if self._recovery.is_committed:
                     # Who stands at its end goes on, so that it shows whether it holds.
@@ -231,8 +234,11 @@ class GroupReset:
         where = "went on where they were before" if reason == RETURNED else "went on from its end"
         seen = self._look_back()
         message = (
-            f"the replay has ended; {len(self._state.targets)} partition(s) of group {self._context.group_id} {where}"
+            f"the replay has ended; {len(places.offsets) - len(places.moved)} partition(s) of group "
+            f"{self._context.group_id} {where}{places.note}"
         )
+        if places.gone:
+            return self._result(ResetPhase.FAILED, "NotPutBack", message)
         result = self._result(ResetPhase.SUCCEEDED, reason, message)
         if seen is None:
             return result
@@ -298,6 +304,10 @@ class GroupReset:
                     p for p in theirs if Watched(self._state.before.get(p), targets[p], seen.get(p)).is_old
                 )
             places = {p: o for p, o in self._state.before.items() if p in targets and p not in theirs}
+            gone = ""
+            if self._context.plan.ends:
+                now = self._pace.retrying(lambda: places_now(self._context, places))
+                places, gone = now.offsets, now.note
             without = [p for p in targets if p not in self._state.before and p not in theirs]
             self._state.targets = places
             self._rounds.run(frozenset(places))
@@ -310,7 +320,7 @@ class GroupReset:
                 "NotPutBack",
                 f"{message}. Putting the offsets back failed too: {error}. {self._how_to_undo}",
             )
-        note = f"; {len(still)} partition(s) had no commit before and keep the target" if still else ""
+        note = f"{gone}; {len(still)} partition(s) had no commit before and keep the target" if still else gone
         if places and self._state.way is not Way.UNOWNED:
             note += "; what was read of them since the run began may be read again"
         return self._result(

@@ -2,8 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidegate.kafka.errors import Unavailable
+from tidegate.kafka.model import TopicPartition
 from tidegate.reset.applying.context import RunContext
 from tidegate.reset.applying.failures import PlanOutdated
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where a group can go on by now. ``offsets``: of partitions that are there; ``moved``: those of them whose log
+    begins later than they were to go on, so that they go on at its start; ``gone``: of topics that were deleted, or
+    recreated, since the plan was made."""
+
+    offsets: dict[TopicPartition, int]
+    moved: frozenset[TopicPartition]
+    gone: frozenset[TopicPartition]
+
+    @property
+    def note(self) -> str:
+        """The end of a message; empty where all is as it was."""
+        said = ""
+        if self.moved:
+            said = (
+                f"; {len(self.moved)} partition(s), e.g. {min(self.moved)}, at the start of the log, which has been "
+                "deleted up to there"
+            )
+        if self.gone:
+            said = (
+                f"{said}; {len(self.gone)} partition(s), e.g. {min(self.gone)}, of topics that were deleted or "
+                "recreated meanwhile are left as they are"
+            )
+        return said
+
+
+def places_now(context: RunContext, offsets: Mapping[TopicPartition, int]) -> Places:
+    """A replay may last for days. An offset before the log's start would have consumers begin where they are set up to,
+    at its end perhaps; one of a topic that is another by now means other records. Raises ``KafkaFailure``."""
+    topics = context.kafka.topics({p.topic for p in offsets})
+    ids = {p.topic: p.topic_id for p in context.plan.partitions}
+    there = {p: o for p, o in offsets.items() if p.topic in topics and topics[p.topic].topic_id == ids[p.topic]}
+    try:
+        starts = {p: bounds.earliest for p, bounds in context.kafka.log_bounds(list(there)).items()}
+    except Unavailable:
+        starts = {}  # nobody reads a partition without a leader, and it does not keep the others waiting
+    moved = frozenset(p for p, o in there.items() if starts.get(p, 0) > o)
+    return Places(there | {p: starts[p] for p in moved}, moved, frozenset(offsets.keys() - there.keys()))
 
 
 def check_plan(context: RunContext) -> None:
