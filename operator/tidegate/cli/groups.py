@@ -14,7 +14,7 @@ from tidegate.cli.describing import GroupDetails, describe_groups, list_groups
 from tidegate.cli.errors import UsageError, in_the_tools_words
 from tidegate.cli.options import Action, Options, View
 from tidegate.cli.pausing import list_paused, pause, resume
-from tidegate.cli.releasing import release_all
+from tidegate.cli.releasing import groups_held, release_all
 from tidegate.cli.resetting import Resetting, runs_folder
 from tidegate.cli.retaining import describe_retention
 from tidegate.cli.screen import Screen
@@ -79,7 +79,7 @@ def carry_out(options: Options, connection: Connection, kafka: Kafka, details: G
         return list_groups(options, details, screen)
     clock = SystemClock()
     pauses = Pauses(kafka, clock)
-    groups = _groups(options, details, pauses)
+    groups = _groups(options, kafka, details, pauses)
     match options.action:
         case Action.DESCRIBE if options.view is View.RETENTION:
             return describe_retention(groups, kafka, clock, screen)
@@ -99,9 +99,11 @@ def carry_out(options: Options, connection: Connection, kafka: Kafka, details: G
             assert_never(other)
 
 
-def _groups(options: Options, details: GroupDetails, pauses: Pauses) -> tuple[str, ...]:
+def _groups(options: Options, kafka: Kafka, details: GroupDetails, pauses: Pauses) -> tuple[str, ...]:
     if not options.all_groups:
         return options.groups
-    if options.action in (Action.RESUME, Action.PAUSED_PARTITIONS, Action.RELEASE_ALL):
+    if options.action is Action.RELEASE_ALL:
+        return groups_held(kafka.control)
+    if options.action in (Action.RESUME, Action.PAUSED_PARTITIONS):
         return pauses.groups()  # also groups that are gone, or have yet to come
     return tuple(sorted(listed.group_id for listed in details.listing()))

@@ -13,8 +13,8 @@ from datetime import datetime
 from typing import Final
 
 from tidegate.admin.service import PausedPartition, since_of
-from tidegate.control.gates import Held
-from tidegate.control.records import HoldKey
+from tidegate.control.gates import Held, Limited
+from tidegate.control.records import HoldKey, LimitKey
 from tidegate.control.standing import Flow
 from tidegate.kafka.model import Broker, Group, Member, TopicPartition
 from tidegate.printable import visible
@@ -154,22 +154,29 @@ def status_table(rows: Sequence[tuple[str, TopicPartition, str]]) -> str:
     return _lines([["GROUP", "TOPIC", "PARTITION", "STATUS"], *cells], widths) + "\n"
 
 
-def holds_table(held: Mapping[HoldKey, Held]) -> str:
-    """``--release-all``: each hold by itself."""
+def holds_table(held: Mapping[HoldKey | LimitKey, Held | Limited]) -> str:
+    """``--release-all``: each hold and each limit by itself."""
     header = ["GROUP", "TOPIC", "PARTITION", "SINCE", "HOLDER", "REASON"]
     cells = [
         [
             visible(key.group),
             visible(key.topic),
             str(key.partition),
-            _since(since_of(of)),
+            _since(since_of(of)) if isinstance(of, Held) else MISSING,
             visible(key.holder),
-            visible(of.hold.reason) or MISSING,
+            _why(of),
         ]
         for key, of in held.items()
     ]
     widths = [_widest(cells, 0), _widest(cells, 1), 10, 20, _widest(cells, 4)]
     return _lines([header, *cells], widths) + "\n"
+
+
+def _why(of: Held | Limited) -> str:
+    if isinstance(of, Held):
+        return visible(of.hold.reason) or MISSING
+    why = f": {visible(of.limit.reason)}" if of.limit.reason else ""
+    return f"not from offset {of.limit.offset} on{why}"
 
 
 def _since(at: datetime | None) -> str:

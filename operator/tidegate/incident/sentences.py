@@ -216,7 +216,7 @@ def _held(seen: Seen, account: Account) -> Iterator[str]:
                 f"{visible(str(p.partition))} is delivered only before offset {limit.offset}: a limit of "
                 f"{quoted(limit.holder)}{why}."
             )
-    if not account.held:
+    if not account.held and not any(p.limits for p in account.partitions):
         yield f"Nothing, by the control topic {topic}."
     if kafka.unreadable:
         yield f"{counted(kafka.unreadable, 'record')} of the control topics can't be read by this version."

@@ -16,11 +16,11 @@ from tidegate.admin.service import Pauses
 from tidegate.cli.errors import UsageError
 from tidegate.cli.groups import carry_out, connection_of
 from tidegate.cli.options import parse_options
-from tidegate.cli.releasing import PAUSES_COME_BACK, RESETS_MAY_RUN
+from tidegate.cli.releasing import PAUSES_COME_BACK, REPLAYS_MAY_RUN, RESETS_MAY_RUN
 from tidegate.cli.resetting import Resetting
 from tidegate.cli.screen import Screen
 from tidegate.clock import Clock
-from tidegate.control.records import Claim, ClaimKey, Hold, HoldKey
+from tidegate.control.records import Claim, ClaimKey, Hold, HoldKey, Limit, LimitKey
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Fenced, NotAuthorized
 from tidegate.kafka.model import GroupType, TopicPartition
@@ -388,6 +388,7 @@ def test_a_partition_that_is_gone_can_be_resumed(owned: Shell) -> None:
 
 # --- releasing --------------------------------------------------------------------------------------------------------
 
+WHY_LIMITED = ("not", "from", "offset", "30", "on:", "offset", "reset", "one")
 HOLDERS = ("cli", "nightly-batch", "pause/6c9d/0b41", "reset/5f/one", "reset/cli/cli-1", "reset/starts/5f/1")
 
 
@@ -434,6 +435,23 @@ def test_of_all_groups_also_those_are_released_that_nobody_knows(left: Shell) ->
     assert left("--all-groups --release-all --execute") == 0
 
     assert _all_held(left) == set()
+
+
+@pytest.mark.parametrize("scope", [f"--group {GROUP}", "--all-groups"])
+def test_the_limits_of_a_replay_that_nobody_ends_are_listed_and_released(shell: Shell, scope: str) -> None:
+    """Of an operator that was uninstalled, say: whoever has come to its limit reads nothing more."""
+    shell.kafka.control.ensure()
+    key = LimitKey(GROUP, "orders", 0, "reset/5f/one")
+    shell.kafka.control.limit({key: Limit(30, "offset reset one")})
+    assert shell(f"{scope} --release-all") == 0
+    assert shell.rows == [[GROUP, "orders", "0", "-", "reset/5f/one", *WHY_LIMITED]]
+    assert REPLAYS_MAY_RUN in shell.err
+    assert set(shell.kafka.control.read().limits) == {key}
+
+    assert shell(f"{scope} --release-all --execute") == 0
+
+    assert "1 hold(s) released" in shell.err
+    assert not shell.kafka.control.read().limits
 
 
 @pytest.mark.parametrize(

@@ -198,6 +198,7 @@ def test_limits_and_turns_are_told(kafka: FakeKafka) -> None:
     text = said(seen)
 
     assert 'orders-2 is delivered only before offset 40: a limit of "replay": "until noon".' in text
+    assert "Nothing, by the control topic" not in text
     assert 'run "first" ("replay of May") has the group' in text
     assert "it may have died" in text
     assert 'run "second" ("replay of May") waits for its turn' in text
