@@ -15,7 +15,19 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from tidegate_agent.effects import Begin, Commit, Committed, Effect, Forget, Pause, Position, Resume, Seek, SendAcks
+from tidegate_agent.effects import (
+    Begin,
+    Commit,
+    Committed,
+    Effect,
+    Forget,
+    Next,
+    Pause,
+    Position,
+    Resume,
+    Seek,
+    SendAcks,
+)
 from tidegate_agent.gates import Known, Partition
 from tidegate_agent.lifecycle import SETTLE_S
 from tidegate_agent.partition_state import Lost, PartitionState, Stage, Step
@@ -267,7 +279,9 @@ class Core(Withholding):
             return Resume(partitions)
         if step is Step.SEEK:
             return Seek({p: offset for p in partitions if (offset := self._states[p].target) is not None})
-        if step in (Step.POSITION, Step.RECHECK, Step.LOOK):
+        if step is Step.LOOK:
+            return Next(partitions)
+        if step in (Step.POSITION, Step.RECHECK):
             return Position(partitions)
         if step is Step.COMMIT:
             return Commit(partitions)

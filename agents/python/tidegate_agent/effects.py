@@ -32,6 +32,13 @@ class Position:
 
 
 @dataclass(frozen=True)
+class Next(Position):
+    """Result: for each the offset from which the client goes on, which may lie behind offsets without a record for it:
+    markers of transactions, or what compaction has removed. Nothing below it is delivered any more. As for
+    ``Position`` where the client tells no more than that."""
+
+
+@dataclass(frozen=True)
 class Commit:
     """Commit what was delivered, as the client would do by itself sooner or later (auto-commit)."""
 

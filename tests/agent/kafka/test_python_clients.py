@@ -67,6 +67,28 @@ def test_a_limit_within_a_batch_is_where_it_closes(scene: Scene, kind: str, styl
     gate_scenes.a_limit_within_a_batch_is_where_it_closes(scene, partial(scene.application, kind, style=style))
 
 
+@pytest.mark.parametrize(("kind", "style"), [("aiokafka", "batch"), ("kafka-python", "record")])
+def test_a_limit_behind_the_marker_of_a_transaction_is_reached_though_no_record_comes(
+    kafka: KafkaCluster, make_topic: MakeTopic, unique: Unique, kind: str, style: str
+) -> None:
+    """The end of a log that nobody writes to, say: the next record would be at the limit or after it."""
+    with parts_replaced():
+        scene = Scene(kafka.bootstrap, make_topic(1), unique("marked"), writes=False)
+        try:
+            producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": scene.topic})
+            producer.init_transactions(20)
+            producer.begin_transaction()
+            for _ in range(10):
+                producer.produce(scene.topic, b"x", partition=0)
+            producer.commit_transaction(20)
+            epoch = scene.limit(11)
+            scene.application(kind, style=style)
+            scene.until(lambda: scene.acked(epoch).offset >= 11, "the limit is reached")
+            assert scene.offsets() == list(range(10))
+        finally:
+            scene.close()
+
+
 @pytest.mark.parametrize(("kind", "style"), STYLES)
 @pytest.mark.parametrize("commit", ["auto", "manual"])
 def test_a_reset_while_paused_is_where_it_goes_on(scene: Scene, kind: str, style: str, commit: str) -> None:

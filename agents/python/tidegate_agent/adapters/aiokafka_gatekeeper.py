@@ -16,7 +16,19 @@ from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from tidegate_agent.adapters.aiokafka_offsets import StableOffsetFetch, committed_offsets
 from tidegate_agent.adapters.consumer_gate import ConsumerGate, Link
 from tidegate_agent.core import Core
-from tidegate_agent.effects import Begin, Commit, Committed, Effect, Forget, Pause, Position, Resume, Seek, SendAcks
+from tidegate_agent.effects import (
+    Begin,
+    Commit,
+    Committed,
+    Effect,
+    Forget,
+    Next,
+    Pause,
+    Position,
+    Resume,
+    Seek,
+    SendAcks,
+)
 from tidegate_agent.gates import Partition
 from tidegate_agent.settings import Settings
 from tidegate_agent.start import Rule, Start
@@ -116,6 +128,8 @@ class Gatekeeper:
             for state in states.values():
                 state.resume()
             self.gate.done(effect)
+        elif isinstance(effect, Next):
+            self.gate.done(effect, self._next(effect.partitions))
         elif isinstance(effect, Position):
             self.gate.done(effect, self._delivered(effect.partitions))
         elif isinstance(effect, Forget):
@@ -218,6 +232,12 @@ class Gatekeeper:
     def _delivered(self, partitions: tuple[Partition, ...]) -> dict[Partition, int | None]:
         states = {p: self._state(p) for p in partitions}
         return {p: state.delivered if state is not None else None for p, state in states.items()}
+
+    def _next(self, partitions: tuple[Partition, ...]) -> dict[Partition, int | None]:
+        states = {p: self._state(p) for p in partitions}
+        return {
+            p: state.position if state is not None and state.has_valid_position else None for p, state in states.items()
+        }
 
     def _state(self, partition: Partition) -> Any:
         return self._assignment.state_value(partition) if self._assignment is not None else None

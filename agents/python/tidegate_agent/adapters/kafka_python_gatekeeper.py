@@ -17,7 +17,19 @@ from kafka.util import Timer
 
 from tidegate_agent.adapters.consumer_gate import ConsumerGate, Link
 from tidegate_agent.core import Core
-from tidegate_agent.effects import Begin, Commit, Committed, Effect, Forget, Pause, Position, Resume, Seek, SendAcks
+from tidegate_agent.effects import (
+    Begin,
+    Commit,
+    Committed,
+    Effect,
+    Forget,
+    Next,
+    Pause,
+    Position,
+    Resume,
+    Seek,
+    SendAcks,
+)
 from tidegate_agent.gates import Partition
 from tidegate_agent.settings import Settings
 from tidegate_agent.start import Rule, Start
@@ -143,6 +155,8 @@ class Gatekeeper:
             for tp in assigned:
                 self._subscription.resume(tp)
             self.gate.done(effect)
+        elif isinstance(effect, Next):
+            self.gate.done(effect, self._next(effect.partitions))
         elif isinstance(effect, Position):
             self.gate.done(effect, self.delivered(effect.partitions))
         elif isinstance(effect, Forget):
@@ -193,6 +207,11 @@ class Gatekeeper:
         """Also called on the I/O thread, for commits."""
         states = {p: self._subscription.assignment.get(p) for p in partitions}
         return {p: state.delivered if state is not None else None for p, state in states.items()}
+
+    def _next(self, partitions: tuple[Partition, ...]) -> dict[Partition, int | None]:
+        states = {p: self._subscription.assignment.get(p) for p in partitions}
+        positions = {p: state.position if state is not None else None for p, state in states.items()}
+        return {p: position.offset if position is not None else None for p, position in positions.items()}
 
     def below_limits(self, records: Mapping[Any, list[Any]], *, has_moved: bool) -> dict[Any, list[Any]]:
         """Those that may be handed to the application; the rest is fetched again. ``has_moved``: whether the positions
