@@ -12,6 +12,7 @@ import pytest
 from support.fake_kafka import FakeTransaction
 from support.killed import Killed
 from tidegate.control.records import Hold, HoldKey, LimitKey
+from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import Offsets, TopicPartition
 from tidegate.reset.applying.gates import holder
 from tidegate.reset.applying.replay import CONTINUED, RETURNED, look
@@ -23,7 +24,7 @@ from tidegate.reset.planning.planner import make_plan
 from tidegate.reset.runs import job
 from tidegate.resources.replay import Then
 from tidegate.resources.reset import ResetPhase, Way
-from unit.reset.test_apply_simulated import GROUP, KINDS, PARTITIONS, RESET, TOPIC, Kind, Process, World
+from unit.reset.test_apply_simulated import GROUP, KINDS, PARTITIONS, RESET, TOPIC, Kind, Outage, Process, World
 
 MANAGED = [kind for kind in KINDS if kind.way is Way.GATED]
 RECORDS = 20
@@ -189,6 +190,23 @@ def test_who_has_gone_on_since_a_writer_died_is_not_moved_again(then: Then, by: 
         world.settle()
         world.check_replayed(goal)
     assert moved_on, "some died after the group had been moved on"
+
+
+def test_kafka_may_be_away_for_long_as_the_replay_ends(tmp_path: Path) -> None:
+    """Nothing is lost by it while the group stands at its ends: so it is tried again for as long as the replay may
+    last."""
+    for step in range(1, 62, 6):
+        world = ReplayWorld(MANAGED[0], tmp_path / str(step))
+        assert world.replay(Then.CONTINUE) is None
+        world.wait_over()
+        outage = Outage(world.clock, step, 200)
+        result = None
+        for _ in range(20):
+            with contextlib.suppress(Unavailable):
+                result = result or world.execute(outage)
+        assert result is not None
+        assert (result.phase, result.reason) == (ResetPhase.SUCCEEDED, CONTINUED), f"away from {step} on: {result}"
+        assert world.nothing_is_left()
 
 
 def test_a_run_that_is_deleted_midway_takes_the_group_back(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 from tidegate.clock import Clock
 from tidegate.cluster import Kafka
-from tidegate.kafka.errors import Fenced, KafkaFailure
+from tidegate.kafka.errors import Fenced, KafkaFailure, Unavailable
 from tidegate.kafka.model import TopicPartition
 from tidegate.reset.applying.claim import ClaimLost
 from tidegate.reset.applying.context import RunContext
@@ -27,7 +27,7 @@ from tidegate.reset.applying.recovery import Recovery
 from tidegate.reset.applying.replay import CONTINUED, RETURNED, Replayed, look
 from tidegate.reset.applying.round_runner import RoundRunner
 from tidegate.reset.applying.rounds import NO_PARTITIONS
-from tidegate.reset.applying.timing import DeadlinePassed, Tuning
+from tidegate.reset.applying.timing import DeadlinePassed, NotReady, Tuning
 from tidegate.reset.applying.verify import Watched
 from tidegate.reset.applying.watch import TargetWatch
 from tidegate.reset.model.plan import Plan
@@ -36,6 +36,9 @@ from tidegate.reset.store import Run, RunStore
 from tidegate.resources.reset import ResetPhase, Way
 
 APPLIED: Final = "Applied"
+
+_LATER: Final = (Unavailable, DeadlinePassed, NotReady)
+"""What does not end a run whose group stands at the ends of its replay: it may take as long as ``within`` leaves."""
 
 T = TypeVar("T")
 
@@ -75,7 +78,8 @@ class GroupReset:
         """Apply and verify; put everything back where that fails. Raises ``Fenced`` and ``StaleAttempt`` only.
 
         ``None``: the group has its targets, and reads from there to the ends of its replay. Called again once it has,
-        the group goes on from there, or returns; until then that changes nothing.
+        the group goes on from there, or returns; until then that changes nothing. Also where Kafka did not let it go on
+        from its ends, where it stands still: to be called again.
 
         And ``KafkaFailure``, where gates may still be closed and could not be opened: then the run is not over.
         Waits until no other run has the group, and has it until :meth:`release`.
@@ -125,8 +129,11 @@ class GroupReset:
             self._claim.stop()
             self._commits.close()
 
-    def _take_turn(self) -> RunResult | None:
-        """Wait until no other run has the group; how the run ends where that is not reached, or comes too late."""
+    def _take_turn(self, *, waits: bool = False) -> RunResult | None:
+        """Wait until no other run has the group; how the run ends where that is not reached, or comes too late.
+
+        ``waits``: where it is not reached in time the run does not end, and ``_LATER`` is raised.
+        """
         try:
             self._claim.take()
             last = self._journal.intents[-1] if self._journal.intents else None
@@ -134,6 +141,8 @@ class GroupReset:
                 return None
             why = "another run has had the group since, whose offsets are left as they are"
         except FAILURES as error:
+            if waits and isinstance(error, _LATER):
+                raise
             why = f"{error}: {self._claim.behind}" if self._claim.behind else str(error)
             if not self._journal.intents:
                 return self._result(ResetPhase.FAILED, reason_of(error), f"{why}. Nothing was changed")
@@ -151,10 +160,11 @@ class GroupReset:
         if self._journal.replay_began:
             # A replay has a time of its own, and so has what comes after it.
             self._pace.extend(self._ending_s)
-        ended = self._take_turn()
-        if ended is not None:
-            return ended
+        stands = self._journal.is_replaying or bool(self._journal.ending)
         try:
+            ended = self._take_turn(waits=stands)
+            if ended is not None:
+                return ended
             self._let_go_of_predecessors()
             self._pace.retrying(self._recovery.recall)
             for entry in self._context.run.journal:
@@ -174,17 +184,20 @@ class GroupReset:
                 return None
         except Fenced:
             raise
-        except DeadlinePassed as passed:
-            if self._state.away is None:
-                return self._put_back(reason_of(passed), str(passed))
-            return self._put_back("KafkaUnavailable", f"{self._state.away.why}; {passed}")
         except FAILURES as error:
-            return self._put_back(reason_of(error), str(error), overwritten_by(error))
+            if stands and isinstance(error, _LATER):
+                return None
+            return self._not_applied(error)
         seen = self._look_back()
         result = self._result(ResetPhase.SUCCEEDED, APPLIED, summary(self._context, seen))
         if seen is None:
             return result
         return replace(result, begun=seen.begun, waiting=len(seen.waiting), unread=seen.unread)
+
+    def _not_applied(self, error: Exception) -> RunResult:
+        if isinstance(error, DeadlinePassed) and self._state.away is not None:
+            return self._put_back("KafkaUnavailable", f"{self._state.away.why}; {error}")
+        return self._put_back(reason_of(error), str(error), overwritten_by(error))
 
     def _begin_replay(self) -> None:
         # Once more: an owner whose gate somebody else closed meanwhile may have acked a later epoch where it stood
@@ -202,7 +215,7 @@ class GroupReset:
         tuning = self._tuning
         return tuning.rejoin_limit_s + self._joins.standstill_s + 2 * (self._hold_s + tuning.heartbeat_s)
 
-    def _end_replay(self, reason: str, *, again: bool = False) -> RunResult:
+    def _end_replay(self, reason: str, *, again: bool = False) -> RunResult | None:
         """Every partition stands at its end: move the group on in one transaction, and open its gates.
 
         ``again``: a predecessor was at it. What it has committed is not committed anew: owners have gone on since.
@@ -225,6 +238,8 @@ class GroupReset:
             self._rounds.run(left)
         except Fenced:
             raise
+        except _LATER:
+            return None
         except FAILURES as error:
             return self._result(
                 ResetPhase.FAILED,
@@ -257,7 +272,9 @@ class GroupReset:
         ending = self._journal.ending
         if ending and self._recovery.is_committed:
             # The group has gone on where it was to: only the word of it is missing.
-            return self._end_replay(ending, again=True)
+            ended = self._end_replay(ending, again=True)
+            if ended is not None:
+                return ended
         return self._put_back(reason, message)
 
     def _find_out(self, message: str) -> RunResult | None:

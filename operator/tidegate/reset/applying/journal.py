@@ -47,6 +47,11 @@ class Journal:
         return any(entry.phase is ResetPhase.REPLAYING for entry in self.intents)
 
     @property
+    def is_replaying(self) -> bool:
+        """Whether that is so still: nobody was about to move it on, or to put it back."""
+        return self.replay_began and self.intents[-1].phase is ResetPhase.REPLAYING
+
+    @property
     def ending(self) -> str:
         """How the replay was about to end, once it was; empty before that, and once the run is put back instead."""
         reason = next((entry.putting_back for entry in reversed(self.intents)), "")
