@@ -69,7 +69,7 @@ def groups_held(control: ControlTopics) -> tuple[str, ...]:
 def _all(control: ControlTopics) -> dict[HoldKey | LimitKey, Held | Limited]:
     """Holds and limits, by where they are."""
     gates = control.read()
-    there: dict[HoldKey | LimitKey, Held | Limited] = {**gates.holds, **gates.limits}
+    there: dict[HoldKey | LimitKey, Held | Limited] = dict(gates.holds) | dict(gates.limits)
     return {key: there[key] for key in sorted(there, key=_place)}
 
 
