@@ -14,11 +14,15 @@ from support.fake_kube import FakeKube
 from support.mirror.fake_cluster import FakeMirrorCluster
 from tidegate.clock import SystemClock
 from tidegate.connection.live import Live, LiveConnections
+from tidegate.jobs.runner import Runner
+from tidegate.jobs.settings import SparkSettings
 from tidegate.kafka.connection import Connection
 from tidegate.kube.ports import MIRRORS, Conflict, Object
 from tidegate.offset_mirror.copying import Copying
+from tidegate.offset_mirror.jobs import JobParts
 from tidegate.offset_mirror.metrics import MirrorMetrics
-from tidegate.offset_mirror.reconcile import MirrorReconciler, Parts
+from tidegate.offset_mirror.parts import Parts
+from tidegate.offset_mirror.reconcile import MirrorReconciler
 from tidegate.resources.base import read_status
 from tidegate.resources.conditions import Condition, find_condition
 from tidegate.resources.connection import AllowSpec
@@ -37,6 +41,7 @@ class World:
 
     name = "m"
     look_s = 0.05
+    runner: Runner | None = None
 
     def __init__(self) -> None:
         self.kube, self.live = FakeKube(), LiveConnections()
@@ -86,6 +91,16 @@ class World:
                 open_cluster=self.open,
                 mirrors=lambda: self.kube.list(MIRRORS),
                 may_write=lambda: self.leads,
+                jobs=JobParts(
+                    kube=self.kube,
+                    runner=self.runner,
+                    settings=SparkSettings(local_master="local[2]"),
+                    in_pods=False,
+                    executor=self.executor,
+                    patient_executor=self.executor,
+                    clock=clock,
+                    died=lambda: self.metrics.job_died("Spark"),
+                ),
                 executor=self.executor,
                 patient_executor=self.executor,
                 clock=clock,
