@@ -82,6 +82,8 @@ class _Memory:
 
     body: Object
     order: MirrorOrder | None = None
+    fresh: str = ""
+    """The launch that this process has ordered last."""
     started: str = ""
     """The launch that this process has started."""
     started_at_s: float = 0.0
@@ -115,16 +117,18 @@ class MirrorJobs:
         memory, document = await self._memory(body), name_of_document(name_of(body), uid_of(body))
         named = "" if told is None else told.name
         now_s = self._parts.clock.monotonic()
-        step = decide(memory.order, wanted.order, named, settled=wanted.settled, since_s=now_s - memory.started_at_s)
+        since_s = now_s - memory.started_at_s
+        step = decide(memory.order, wanted.order, named, memory.fresh, settled=wanted.settled, since_s=since_s)
         if isinstance(step, Replace):
-            former = named or (memory.order.launch if memory.order is not None else "")
+            ordered = memory.order.launch if memory.order is not None else ""
+            former = named or ordered
             if former and not await self._ended(memory, former):
                 tasks = wanted.order.tasks if told is None else told.tasks
                 return MirrorJob(name=former, tasks=tasks, message=f"it is being ended: {step.why}"), False
-            number = 1 + max(number_of_launch(document, each) for each in (named, former))
+            number = 1 + max(number_of_launch(document, each) for each in (named, ordered))
             order = replace(wanted.order, launch=name_of_launch(document, number))
             await self._write(body, document, order)
-            memory.order, memory.trouble = order, ""
+            memory.order, memory.fresh, memory.trouble = order, order.launch, ""
             _log.info("%s: job %s is ordered, for %d task(s): %s", label_of(body), order.launch, order.tasks, step.why)
             return MirrorJob(name=order.launch, tasks=order.tasks), False
         order = step.order
@@ -166,6 +170,7 @@ class MirrorJobs:
             document = name_of_document(name_of(body), uid_of(body))
             number = number_of_launch(document, order.launch) + 1
             memory.order, memory.again_at_s = replace(order, launch=name_of_launch(document, number)), 0.0
+            memory.fresh = memory.order.launch
             await self._write(body, document, memory.order)
         except (RunnerFailure, TimeoutError) as failure:
             return str(failure)

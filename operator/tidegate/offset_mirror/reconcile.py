@@ -100,7 +100,7 @@ class MirrorReconciler:
         self._failover = Failover(parts.live, parts.open_cluster, parts.may_write, parts.patient_executor, parts.clock)
         self._jobs = MirrorJobs(parts.jobs)
         self._begins: set[str] = set()
-        """Mirrors whose copying has been ordered of a job, and not begun."""
+        """Mirrors whose first job has not been started yet, though something has been made ready for it."""
         self._missing_since_s: dict[str, float] = {}
         """Since when a connection of theirs has not been there."""
         self._keys: dict[str, Keys] = {}
@@ -270,6 +270,8 @@ class MirrorReconciler:
             if why := await self._jobs.end(body, before.status.job):
                 return _Outcome(job_ending(waiting(before, why), why, before.now), self._parts.active_tick_s)
             before = replace(before, status=before.status.model_copy(update={"job": None}))
+        if begins and spec.engine is MirrorEngine.SPARK:
+            self._begins.add(uid_of(body))
         pair = (source, target) if begins or uid_of(body) in self._begins else ()
         running = await self._keep_running(body, before.status, spec, source, target)
         known, trouble = {topic.name: topic for topic in before.status.topics}, running.trouble
@@ -336,8 +338,6 @@ class MirrorReconciler:
             return wanted
         if wanted is None:
             return told if told is not None and await self._jobs.end(body, told) else None
-        if beginning:
-            self._begins.add(uid)
         begin = functools.partial(unless_frozen, self._parts.live, beginning, _nothing)
         try:
             job, has_begun = await self._jobs.keep(body, told, wanted, begin)

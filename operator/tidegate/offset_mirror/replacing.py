@@ -33,10 +33,11 @@ class Follow:
 
 
 def decide(
-    ordered: MirrorOrder | None, wanted: MirrorOrder, named: str, *, settled: bool, since_s: float
+    ordered: MirrorOrder | None, wanted: MirrorOrder, named: str, fresh: str, *, settled: bool, since_s: float
 ) -> Replace | Begin | Follow:
-    """``ordered``: what the document has; ``named``: the job that the status names, if it does; ``settled``: nothing
-    else is being made ready; ``since_s``: for how long the job has run."""
+    """``ordered``: what the document has; ``named``: the job that the status names, if it does; ``fresh``: the one that
+    has been ordered last by this process, if one has, and may not have been named yet; ``settled``: nothing else is
+    being made ready; ``since_s``: for how long the job has run."""
     if ordered is None:
         return Replace("none is ordered")
     if not is_same(ordered, wanted):
@@ -44,4 +45,7 @@ def decide(
             return Replace("what is copied, or how, is another")
         if settled or since_s >= GROWS_AFTER_S:
             return Replace("more is copied")
-    return Follow(ordered) if named == ordered.launch else Begin(ordered)
+    if named == ordered.launch:
+        return Follow(ordered)
+    # One that was ordered by another process may have been started and ended: no name is used twice.
+    return Begin(ordered) if fresh == ordered.launch else Replace("the one that was ordered has ended")

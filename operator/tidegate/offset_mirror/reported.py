@@ -153,7 +153,8 @@ class ReportedPartitions(Partitions):
         return 0
 
     def _hear(self, reports: Sequence[Report], at_s: float) -> None:
-        self._last = {place: last for place, last in self._last.items() if place < len(reports)}
+        launches = {place: report.launch for place, report in enumerate(reports)}
+        self._last = {place: last for place, last in self._last.items() if last[0].launch == launches.get(place)}
         for place, report in enumerate(reports):
             before = self._last[place][0] if place in self._last else None
             if not report.attempt or (before is not None and _mark(report) == _mark(before)):

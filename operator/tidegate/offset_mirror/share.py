@@ -63,6 +63,8 @@ async def copy_share(
     limits = Limits(Pace(order.rate(place), clock.monotonic), order.max_fill, turn.may_write, written, clock.monotonic)
     partitions = Partitions(Clusters(source, target, turn), limits, threads, patient, name, _LOOK_S)
     known = await in_thread(patient, turn.claim, None)
+    # Before the first partition asks whether it may write, which needs that something was said.
+    await in_thread(patient, turn.say, {}, 0, 0, "")
     partitions.copy(order.share(place), known.ids if isinstance(known, ProducerIds) else ())
     following = asyncio.create_task(kept(name, "follow", partitions.follow))
     try:

@@ -131,22 +131,25 @@ class Turn:
         if self._body is None:
             return
         try:
-            there = self._there(self._body)
-            if there is not None and (there.launch != self._order.launch or there.attempt > self._report.attempt):
-                self.over = "another attempt of this task is at work"
-                return
-            self._kube.put_config_map(self._body, self._report_name, encode_report(self._report))
-            self._said_at_s = began_at_s
+            self._kube.change_config_map(self._body, self._report_name, self._after)
         except NewerVersion as newer:
             self.over = str(newer)
         except KubeFailure as failure:
             self.trouble = str(failure)
+        else:
+            self._said_at_s = began_at_s
 
-    def _there(self, body: Object) -> Report | None:
+    def _after(self, data: Mapping[str, str]) -> Mapping[str, str] | None:
+        """What follows what was said last, by whichever attempt of whichever job; nothing where that is a later one.
+        Raises ``NewerVersion``."""
         try:
-            return decode_report(self._kube.own_config_map(body, self._report_name), self._report_name)
-        except (NotFound, BadReport):
+            there = decode_report(data, self._report_name)
+        except BadReport:
+            return encode_report(self._report)
+        if there.launch != self._order.launch or there.attempt > self._report.attempt:
+            self.over = "another attempt of this task is at work"
             return None
+        return encode_report(self._report)
 
 
 def _row(course: Course) -> Row:

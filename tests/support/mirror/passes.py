@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from support.fake_kafka import FakeKafka
 from support.fake_kube import FakeKube
 from support.mirror.fake_cluster import FakeMirrorCluster
+from support.mirror.job_runner import JobRunner
 from tidegate.clock import SystemClock
 from tidegate.connection.live import Live, LiveConnections
 from tidegate.jobs.runner import Runner
@@ -167,6 +168,30 @@ class World:
         self.run(self.reconciler.stop())
         self.loop.close()
         self.executor.shutdown()
+
+
+class SparkWorld(World):
+    """The same, copied by jobs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.job_runner = JobRunner(self.kube, self.open)
+        self.runner = self.job_runner
+        self.spec["engine"] = "Spark"
+        self.kube.change(MIRRORS, "ns", self.name, spec=self.spec)
+        self.restart()
+
+    @property
+    def job(self) -> str:
+        """The name that the status has; empty where it has none."""
+        return "" if self.status.job is None else self.status.job.name
+
+    def logs_are_equal(self) -> bool:
+        return all(self.there.log("t", n).visible() == self.here.log("t", n).visible() for n in range(2))
+
+    def close(self) -> None:
+        self.job_runner.close()
+        super().close()
 
 
 def failed_over(world: World, **asked: bool) -> MirrorFailover:
