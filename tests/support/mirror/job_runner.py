@@ -24,14 +24,19 @@ class Job:
     """All tasks of one start. `ended`: why each has ended, once all have."""
 
     def __init__(
-        self, kube: Kube, open_cluster: Callable[[Connection, str], MirrorCluster], order: MirrorOrder, attempt: int = 1
+        self,
+        kube: Kube,
+        open_cluster: Callable[[Connection, str], MirrorCluster],
+        order: MirrorOrder,
+        attempt: int = 1,
+        beat_s: float = BEAT_S,
     ) -> None:
         self.order = order
         self.ended: list[str] | None = None
         self._loop = asyncio.new_event_loop()
         clock = SystemClock()
         shares = [
-            copy_share(order, place, attempt + place, kube, open_cluster, clock, BEAT_S) for place in range(order.tasks)
+            copy_share(order, place, attempt + place, kube, open_cluster, clock, beat_s) for place in range(order.tasks)
         ]
 
         async def all_of_them() -> list[str]:
