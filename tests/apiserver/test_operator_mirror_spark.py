@@ -11,7 +11,7 @@ import pytest
 from kubernetes import client as kube
 
 from apiserver.conftest import StartOperator
-from apiserver.mirrors import KEPT, assert_equal, end_of, has_all
+from apiserver.mirrors import KEPT, assert_equal, connected_both, end_of, has_all
 from apiserver.offsets import commit, committed, produce
 from apiserver.test_operator_spark import driver_of
 from devstack import KafkaCluster
@@ -52,12 +52,7 @@ def operator(start_operator: StartOperator, runs: Path) -> OperatorProcess:
 def mirrored(
     resources: Resources, operator: OperatorProcess, kafka: KafkaCluster, elsewhere: KafkaCluster
 ) -> Resources:
-    """The resources, with ready connections `here` and `there`."""
-    resources.connection("here", kafka.bootstrap)
-    resources.connection("there", elsewhere.bootstrap)
-    resources.wait_connection("here")
-    resources.wait_connection("there")
-    return resources
+    return connected_both(resources, kafka, elsewhere)
 
 
 def job_of(resources: Resources) -> str:

@@ -11,7 +11,7 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -23,15 +23,15 @@ from kubernetes import client as kube
 from apiserver.offsets import committed, leave_at, produce
 from chart.rendering import environment
 from devstack import ApiServer, KafkaCluster, spark_jars
-from devstack.processes import eventually
 from support.installed_chart import Installed
-from support.operator_process import Resources
+from support.operator_process import Resources, until
 from support.rights import Right
 from support.stack_fixtures import MakeTopic, Unique
 from tidegate.clock import SystemClock
 from tidegate.jobs.application import MIRROR_ORDER_VARIABLE
 from tidegate.jobs.options import local_options
 from tidegate.kafka.connection import Connection
+from tidegate.kafka.model import TopicPartition
 from tidegate.kafka_client.mirror_cluster import KafkaMirrorCluster
 from tidegate.kube.client import KubeClient
 from tidegate.kube.ports import MIRRORS, uid_of
@@ -129,9 +129,10 @@ def _mirrored(
     with KafkaCluster.start() as elsewhere:
         with closing(KafkaMirrorCluster(Connection(kafka.bootstrap))) as source:
             here, theirs = source.topics()[topic], source.cluster_id()
+            ends = ends_of(source, here.all_partitions())
         with closing(KafkaMirrorCluster(Connection(elsewhere.bootstrap))) as target:
             target.create_topic(topic, 2, FIXED)
-            there, ours = eventually(lambda: target.topics().get(topic), timeout_s=30), target.cluster_id()
+            there, ours = until(lambda: target.topics().get(topic), "the topic is there"), target.cluster_id()
             body = resources.mirror("m", {"include": [topic]}, engine="Spark")
             document = name_of_document("m", uid_of(body))
             order = MirrorOrder(
@@ -158,18 +159,14 @@ def _mirrored(
             operator.replace_status(MIRRORS, body, status.to_json())
             job = submitted.begun(MIRROR, location_of(order), {MIRROR_ORDER_VARIABLE: digest(order)})
             partitions = there.all_partitions()
-            ends = source_ends(kafka, topic)
-            eventually(
-                lambda: [target.bounds(partitions, stable=False)[p].latest for p in partitions] == ends, timeout_s=120
-            )
+            until(lambda: [*ends_of(target, partitions)] == ends, "all is copied", timeout_s=120)
         resources.patch("offsetmirrors", "m", {"spec": {"suspend": True}})
         return submitted.ended(job)
 
 
-def source_ends(kafka: KafkaCluster, topic: str) -> list[int]:
-    with closing(KafkaMirrorCluster(Connection(kafka.bootstrap))) as source:
-        partitions = source.topics()[topic].all_partitions()
-        return [source.bounds(partitions)[p].latest for p in partitions]
+def ends_of(cluster: KafkaMirrorCluster, partitions: Sequence[TopicPartition]) -> list[int]:
+    bounds = cluster.bounds(partitions, stable=False)
+    return [bounds[partition].latest for partition in partitions]
 
 
 class _Submitted:
