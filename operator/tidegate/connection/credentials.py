@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from tidegate.audit.records import AuditTopic
-from tidegate.kafka.connection import Authentication, AuthenticationType, Connection
+from tidegate.kafka.connection import Authentication, AuthenticationType, Connection, Registry
 from tidegate.resources.authentication import AuthenticationSpec, CertificateSource
 from tidegate.resources.connection import KafkaConnectionSpec
 
@@ -46,8 +46,21 @@ class SecretKeyRef:
 
 
 def needed(spec: KafkaConnectionSpec) -> tuple[SecretKeyRef, ...]:
-    """Every value the connection needs, in the order of the spec."""
-    return tuple(_needed(spec))
+    """Every value the connection and its schema registry need, in the order of the spec."""
+    return (*_needed(spec), *_needed_by_registry(spec))
+
+
+def _needed_by_registry(spec: KafkaConnectionSpec) -> Iterator[SecretKeyRef]:
+    registry = spec.schema_registry
+    if registry is None:
+        return
+    for source in registry.tls.trusted_certificates if registry.tls is not None else ():
+        path = "schemaRegistry.tls.trustedCertificates[0]"
+        yield SecretKeyRef(source.secret_name, source.certificate, path, pem=True)
+    if registry.authentication is not None:
+        password = registry.authentication.password_secret
+        path = "schemaRegistry.authentication.passwordSecret"
+        yield SecretKeyRef(password.secret_name, password.password, path, pem=False)
 
 
 def _needed(spec: KafkaConnectionSpec) -> Iterator[SecretKeyRef]:
@@ -75,8 +88,22 @@ def _trusted(spec: KafkaConnectionSpec) -> tuple[CertificateSource, ...]:
 
 def keys_by_secret(spec: KafkaConnectionSpec) -> dict[str, tuple[str, ...]]:
     """The keys needed of each Secret."""
+    return _keys(needed(spec))
+
+
+def keys_for_kafka(spec: KafkaConnectionSpec) -> dict[str, tuple[str, ...]]:
+    """Those of them that the brokers are reached by."""
+    return _keys(_needed(spec))
+
+
+def keys_for_registry(spec: KafkaConnectionSpec) -> dict[str, tuple[str, ...]]:
+    """Those of them that the schema registry is reached by."""
+    return _keys(_needed_by_registry(spec))
+
+
+def _keys(refs: Iterable[SecretKeyRef]) -> dict[str, tuple[str, ...]]:
     keys: dict[str, list[str]] = {}
-    for ref in needed(spec):
+    for ref in refs:
         found = keys.setdefault(ref.secret, [])
         if ref.key not in found:
             found.append(ref.key)
@@ -145,6 +172,25 @@ def audit_topic_of(spec: KafkaConnectionSpec) -> AuditTopic | None:
     """Where changes are recorded that are made through the connection."""
     audit = spec.audit
     return None if audit is None else AuditTopic(audit.topic, audit.required, audit.replication_factor)
+
+
+def registry_by(spec: KafkaConnectionSpec, file_of: FileOf) -> Registry | None:
+    """The schema registry, with its files where each key of a Secret is one; ``None`` where there is none."""
+    registry = spec.schema_registry
+    if registry is None:
+        return None
+    authentication = registry.authentication
+    trusted = registry.tls.trusted_certificates if registry.tls is not None else ()
+    return Registry(
+        registry.url,
+        ca_file=file_of(trusted[0].secret_name, trusted[0].certificate) if trusted else None,
+        username=authentication.username if authentication is not None else None,
+        password_file=(
+            file_of(authentication.password_secret.secret_name, authentication.password_secret.password)
+            if authentication is not None
+            else None
+        ),
+    )
 
 
 def connection_with_mounts(spec: KafkaConnectionSpec, file_of: FileOf) -> Connection | None:

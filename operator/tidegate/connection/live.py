@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tidegate.audit.records import AuditTopic
 from tidegate.cluster import Kafka
 from tidegate.connection.read_only import ReadOnlyKafka
 from tidegate.connection.sharing import allowed_from, nothing
 from tidegate.control.topics import TopicsChecked
-from tidegate.kafka.connection import Connection
+from tidegate.kafka.connection import Connection, Registry
 from tidegate.kube.ports import Object, connection_named, namespace_of
 from tidegate.resources.connection import AllowSpec
 
@@ -50,6 +50,11 @@ class Live:
     """It is another shard's, and open here for reading only, because a reset of ours translates offsets from it."""
     user: str = ""
     withdrawn: bool = False
+    registry: Registry | None = None
+    """The schema registry, as a job of this machine reaches it; ``None``: the connection has none."""
+    mounted_registry: Registry | None = None
+    """As a job in a pod reaches it, with ``registry_secrets`` mounted."""
+    registry_secrets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def is_foreign(self) -> bool:

@@ -22,6 +22,9 @@ from tidegate.connection.credentials import (
     digest_of,
     file_contents,
     keys_by_secret,
+    keys_for_kafka,
+    keys_for_registry,
+    registry_by,
 )
 from tidegate.connection.files import ConnectionFiles
 from tidegate.connection.first_looks import FirstLooks
@@ -256,13 +259,16 @@ class ConnectionReconciler:
                 digest=digest,
                 connection=connection,
                 mounted=connection_with_mounts(spec, secret_file),
-                secrets=keys_by_secret(spec),
+                secrets=keys_for_kafka(spec),
                 allow=self._allowed(spec),
                 audit=audit_topic_of(spec),
                 kafka=kafka,
                 observes=observes,
                 frozen=frozen_by(spec),
                 borrowed=borrowed,
+                registry=registry_by(spec, lambda secret, key: folder / secret / key),
+                mounted_registry=registry_by(spec, secret_file),
+                registry_secrets=keys_for_registry(spec),
             )
         )
         parts.observer.connect(uid, label_of(body), kafka, kafka.control)

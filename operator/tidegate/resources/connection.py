@@ -28,6 +28,7 @@ from tidegate.resources.rules import (
     unique,
     unique_by_server,
 )
+from tidegate.resources.schema_registry import SchemaRegistrySpec
 
 _ONE_TO_65535: Final = r"([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
 _SERVER: Final = rf"([A-Za-z0-9][A-Za-z0-9._-]{{0,252}}|\[[0-9A-Fa-f:.]{{2,45}}\]):{_ONE_TO_65535}"
@@ -276,6 +277,10 @@ class KafkaConnectionSpec(SpecModel):
 
     control_topic: ControlTopicSpec = ControlTopicSpec()
     """The topics through which Tidegate controls managed consumers."""
+
+    schema_registry: SchemaRegistrySpec | None = None
+    """The schema registry by which resets decode the values of records, where a reset.to.record.valueSchema names a
+    subject of it."""
 
     audit: AuditSpec | None = None
     """The topic in which Tidegate records each change of committed offsets that it makes through this connection: who

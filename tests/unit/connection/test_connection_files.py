@@ -13,9 +13,12 @@ from tidegate.connection.credentials import (
     digest_of,
     file_contents,
     keys_by_secret,
+    keys_for_kafka,
+    keys_for_registry,
+    registry_by,
 )
 from tidegate.connection.files import ConnectionFiles, FilesFailure
-from tidegate.kafka.connection import AuthenticationType
+from tidegate.kafka.connection import AuthenticationType, Registry
 from tidegate.resources.base import parse_spec
 from tidegate.resources.connection import KafkaConnectionSpec
 
@@ -146,3 +149,21 @@ def test_a_folder_that_is_a_link_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(FilesFailure, match="TIDEGATE_RUNTIME_DIRECTORY"):
         ConnectionFiles(tmp_path / "run")
+
+
+def test_a_schema_registry_has_secrets_of_its_own() -> None:
+    """Jobs that do not ask it are not given them (``keys_for_kafka``)."""
+    password = {"secretName": "registry", "password": "pw"}
+    basic = {"type": "basic", "username": "me", "passwordSecret": password}
+    registry = {"url": "https://registry:8081", "tls": TRUSTED, "authentication": basic}
+    spec = spec_of(authentication=SCRAM, schemaRegistry=registry)
+
+    assert keys_by_secret(spec) == {"login": ("pw",), "ca": ("ca.crt",), "registry": ("pw",)}
+    assert keys_for_kafka(spec) == {"login": ("pw",)}
+    assert keys_for_registry(spec) == {"ca": ("ca.crt",), "registry": ("pw",)}
+    assert registry_by(spec, lambda s, k: Path("/etc", s, k)) == Registry(
+        "https://registry:8081", Path("/etc/ca/ca.crt"), "me", Path("/etc/registry/pw")
+    )
+    assert registry_by(spec_of(), lambda s, k: Path("/etc", s, k)) is None
+    with pytest.raises(UnusableSecret, match=r"authentication\.passwordSecret: there is no Secret"):
+        file_contents(spec, {"login": {"pw": b"x"}, "ca": {"ca.crt": PEM}, "registry": None})

@@ -28,11 +28,17 @@ NO_MATCHING_RECORD: Final = "NoMatchingRecord"
 
 UNSUPPORTED_BY_BROKERS: Final = "UnsupportedByBrokers"
 
+NEEDS_AGENTS: Final = "NeedsAgents"
+
+NOTHING_TO_REPLAY: Final = "NothingToReplay"
+
 BACKUP_NOT_FOUND: Final = "BackupNotFound"
 
 BAD_EXPRESSION: Final = "BadExpression"
 
 BAD_SCHEMA: Final = "BadSchema"
+
+UNDECODABLE_RECORD: Final = "UndecodableRecord"
 
 
 class PlanRefused(Exception):
