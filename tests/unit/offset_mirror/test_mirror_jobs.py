@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -166,6 +166,34 @@ def test_another_operator_follows_the_job_that_runs(world: SparkWorld) -> None:
 
     assert len(world.job_runner.started) == 1
     assert world.job_runner.last.ended is None
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+def test_an_operator_that_dies_between_order_and_start_leaves_nothing_undone(
+    is_named: bool, world: SparkWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace_status = world.kube.replace_status
+
+    def killed(kind: Kind, body: Object, status: Mapping[str, Any]) -> Object:
+        if status.get("job") and not is_named:
+            raise KubeUnavailable("nobody answers")
+        return replace_status(kind, body, status)
+
+    monkeypatch.setattr(world.kube, "replace_status", killed)
+    if is_named:
+        world.passes(lambda: world.job != "")
+    else:
+        with pytest.raises(KubeUnavailable):
+            world.passes(lambda: False)
+    assert ("ns", document_of(world)) in world.kube.config_maps
+    assert world.job_runner.started == []
+    world.run(world.reconciler.stop())
+
+    monkeypatch.setattr(world.kube, "replace_status", replace_status)
+    world.restart()
+    world.passes(lambda: "t" in world.there.kept and world.logs_are_equal())
+    assert len(world.job_runner.started) == 1
+    assert world.job == world.job_runner.started[0]
 
 
 def test_what_is_added_is_copied_by_another_job(world: SparkWorld) -> None:
