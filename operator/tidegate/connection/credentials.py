@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from tidegate.audit.records import AuditTopic
+from tidegate.connect.ports import ConnectCluster
 from tidegate.kafka.connection import Authentication, AuthenticationType, Connection
 from tidegate.resources.authentication import AuthenticationSpec, CertificateSource
 from tidegate.resources.connection import KafkaConnectionSpec
@@ -46,8 +47,24 @@ class SecretKeyRef:
 
 
 def needed(spec: KafkaConnectionSpec) -> tuple[SecretKeyRef, ...]:
-    """Every value the connection needs, in the order of the spec."""
+    """Every value that reaching Kafka needs, in the order of the spec."""
     return tuple(_needed(spec))
+
+
+def needed_for_connect(spec: KafkaConnectionSpec) -> tuple[SecretKeyRef, ...]:
+    """Every value that only Kafka Connect's workers need: for the operator alone, not for jobs."""
+    return tuple(_needed_for_connect(spec))
+
+
+def _needed_for_connect(spec: KafkaConnectionSpec) -> Iterator[SecretKeyRef]:
+    for n, cluster in enumerate(spec.connect):
+        for m, source in enumerate(cluster.trusted_certificates):
+            field = f"connect[{n}].trustedCertificates[{m}]"
+            yield SecretKeyRef(source.secret_name, source.certificate, field, pem=True)
+        if cluster.authentication is not None:
+            secret = cluster.authentication.password_secret
+            field = f"connect[{n}].authentication.passwordSecret"
+            yield SecretKeyRef(secret.secret_name, secret.password, field, pem=False)
 
 
 def _needed(spec: KafkaConnectionSpec) -> Iterator[SecretKeyRef]:
@@ -73,25 +90,37 @@ def _trusted(spec: KafkaConnectionSpec) -> tuple[CertificateSource, ...]:
     return spec.tls.trusted_certificates if spec.tls is not None else ()
 
 
-def keys_by_secret(spec: KafkaConnectionSpec) -> dict[str, tuple[str, ...]]:
+def keys_by_secret(refs: Iterable[SecretKeyRef]) -> dict[str, tuple[str, ...]]:
     """The keys needed of each Secret."""
     keys: dict[str, list[str]] = {}
-    for ref in needed(spec):
+    for ref in refs:
         found = keys.setdefault(ref.secret, [])
         if ref.key not in found:
             found.append(ref.key)
     return {secret: tuple(found) for secret, found in keys.items()}
 
 
+def secrets_of(spec: KafkaConnectionSpec) -> tuple[str, ...]:
+    """The names of all Secrets that the operator needs."""
+    return tuple(keys_by_secret((*needed(spec), *needed_for_connect(spec))))
+
+
 def file_contents(spec: KafkaConnectionSpec, secrets: Secrets) -> dict[str, bytes]:
     """The files to write, by path below the connection's folder. Raises ``UnusableSecret`` for the first flaw."""
     contents: dict[str, bytes] = {}
-    for ref in needed(spec):
+    for ref in (*needed(spec), *needed_for_connect(spec)):
         contents[f"{ref.secret}/{ref.key}"] = _value(ref, secrets)
-    trusted = _trusted(spec)
-    if len(trusted) > 1:
-        contents[_BUNDLE] = b"\n".join(contents[f"{s.secret_name}/{s.certificate}"].strip() for s in trusted) + b"\n"
+    bundles = {_BUNDLE: _trusted(spec)}
+    bundles |= {_bundle_of(cluster.name): cluster.trusted_certificates for cluster in spec.connect}
+    for path, trusted in bundles.items():
+        if len(trusted) > 1:
+            contents[path] = b"\n".join(contents[f"{s.secret_name}/{s.certificate}"].strip() for s in trusted) + b"\n"
     return contents
+
+
+def _bundle_of(connect_cluster: str) -> str:
+    # Next to the folders of Secrets, whose names have no underscore.
+    return f"_connect_{connect_cluster}.pem"
 
 
 def _value(ref: SecretKeyRef, secrets: Secrets) -> bytes:
@@ -139,6 +168,26 @@ def connection_in(spec: KafkaConnectionSpec, folder: Path) -> Connection:
     """The connection with its files in ``folder``, as :func:`file_contents` lays them out."""
     several = len(_trusted(spec)) > 1
     return _connection(spec, lambda secret, key: folder / secret / key, folder / _BUNDLE if several else None)
+
+
+def connect_clusters_in(spec: KafkaConnectionSpec, folder: Path) -> dict[str, ConnectCluster]:
+    """The Connect clusters by name, with their files in ``folder``, as :func:`file_contents` lays them out."""
+    clusters = {}
+    for cluster in spec.connect:
+        trusted, login = cluster.trusted_certificates, cluster.authentication
+        one = folder / trusted[0].secret_name / trusted[0].certificate if trusted else None
+        clusters[cluster.name] = ConnectCluster(
+            name=cluster.name,
+            url=cluster.url,
+            ca_file=folder / _bundle_of(cluster.name) if len(trusted) > 1 else one,
+            username=login.username if login is not None else "",
+            password_file=(
+                folder / login.password_secret.secret_name / login.password_secret.password
+                if login is not None
+                else None
+            ),
+        )
+    return clusters
 
 
 def audit_topic_of(spec: KafkaConnectionSpec) -> AuditTopic | None:

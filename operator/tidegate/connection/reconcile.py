@@ -17,11 +17,14 @@ from tidegate.connection.control_topics import TopicsOfConnections
 from tidegate.connection.credentials import (
     UnusableSecret,
     audit_topic_of,
+    connect_clusters_in,
     connection_in,
     connection_with_mounts,
     digest_of,
     file_contents,
     keys_by_secret,
+    needed,
+    secrets_of,
 )
 from tidegate.connection.files import ConnectionFiles
 from tidegate.connection.first_looks import FirstLooks
@@ -151,7 +154,7 @@ class ConnectionReconciler:
         try:
             spec = parse_spec(KafkaConnectionSpec, body)
             self._limit(body, spec)
-            secrets = {name: await self._secret(namespace_of(body), name) for name in keys_by_secret(spec)}
+            secrets = {name: await self._secret(namespace_of(body), name) for name in secrets_of(spec)}
             contents = file_contents(spec, secrets)
             await self._keep_open(body, spec, contents)
         except InvalidResource as invalid:
@@ -256,7 +259,8 @@ class ConnectionReconciler:
                 digest=digest,
                 connection=connection,
                 mounted=connection_with_mounts(spec, secret_file),
-                secrets=keys_by_secret(spec),
+                secrets=keys_by_secret(needed(spec)),
+                connect=connect_clusters_in(spec, folder),
                 allow=self._allowed(spec),
                 audit=audit_topic_of(spec),
                 kafka=kafka,

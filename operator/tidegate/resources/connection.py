@@ -13,6 +13,7 @@ from tidegate.resources.audit import AuditSpec
 from tidegate.resources.authentication import AuthenticationSpec, AuthenticationType, TlsSpec
 from tidegate.resources.base import ResourceModel, SpecModel, StatusModel
 from tidegate.resources.conditions import MAX_MESSAGE, Conditions
+from tidegate.resources.connect import ConnectClusters
 from tidegate.resources.fields import Count, GroupPattern, NamespaceName, ResourceName, TopicPattern
 from tidegate.resources.freeze import FreezeSpec
 from tidegate.resources.rules import (
@@ -281,6 +282,10 @@ class KafkaConnectionSpec(SpecModel):
     """The topic in which Tidegate records each change of committed offsets that it makes through this connection: who
     requested and approved it, by which plan, and the offsets before and after it. With an empty object the topic is
     __tidegate_audit; without this field nothing is recorded."""
+
+    connect: ConnectClusters = ()
+    """The Kafka Connect clusters whose sink connectors ConsumerGroupPauses may stop through this connection, where
+    allow.groups allows the connector's consumer group. Without this field, none."""
 
     observe: StrictBool = False
     """Whether Tidegate only looks at this cluster: resets stop at their plans, pauses pause nothing, and policies warn

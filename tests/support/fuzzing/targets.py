@@ -9,10 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from support.fuzzing import kafka, mirror, resources, stored
+from support.fuzzing import connect, kafka, mirror, resources, stored
 from support.fuzzing.target import Target
 
-TARGETS: Final[tuple[Target, ...]] = (*kafka.TARGETS, *mirror.TARGETS, *stored.TARGETS, *resources.TARGETS)
+TARGETS: Final[tuple[Target, ...]] = (
+    *kafka.TARGETS,
+    *connect.TARGETS,
+    *mirror.TARGETS,
+    *stored.TARGETS,
+    *resources.TARGETS,
+)
 
 _SERVERS_TIME: Final = "a time that the API server itself has written, or has checked by its schema"
 _OWN: Final = "what this process has made itself"
