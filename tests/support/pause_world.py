@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -12,7 +12,7 @@ from support.fake_connect import FakeConnectWorkers
 from support.fake_kafka import FakeClock, FakeKafka
 from support.fake_kube import FakeKube
 from support.fake_workloads import FakeWorkloads
-from support.killed import Steps
+from support.killed import Killed, Steps
 from support.live import live_of
 from tidegate.connect.ports import ConnectCluster
 from tidegate.connection.control_topics import TopicsOfConnections
@@ -174,6 +174,48 @@ class World:
             ):
                 return
 
+    def begin_and_end(self, *dies_in: int | None, **spec: Any) -> Iterator[None]:
+        """Pause and delete the pause, by processes that die before these of their steps; the last one does not die.
+
+        Yields where the pause is there still and was let do its work. At the end it is gone.
+        """
+        self.ask(**spec)
+        for steps in dies_in:
+            self.steps.dies_in = steps
+            try:
+                self.passes()
+                if self.is_kept:
+                    self.drop()
+                self.passes()
+            except Killed:
+                self.reconciler = self.fresh_reconciler()
+        self.steps.dies_in = None
+        if self.is_kept:
+            self.passes()
+            yield
+            self.drop()
+        self.passes()
+        assert self.body is None
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the pause is there, and nobody has deleted it."""
+        body = self.body
+        return body is not None and not body["metadata"].get("deletionTimestamp")
+
     def close(self) -> None:
         self.executor.shutdown()
         self.kafka.close()
+
+
+def status(world: World, name: str = "p") -> Mapping[str, Any]:
+    body = world.body_of(name)
+    assert body is not None
+    return dict(body["status"])
+
+
+def condition(world: World, kind: str, name: str = "p") -> tuple[str, str, str]:
+    return next(
+        ((c["status"], c["reason"], c["message"]) for c in status(world, name)["conditions"] if c["type"] == kind),
+        ("", "", ""),
+    )

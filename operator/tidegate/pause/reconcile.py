@@ -93,7 +93,7 @@ class PauseReconciler:
         why = f"as {ABANDON} asks" if is_abandoned(body) else f"after {parts.patience.deletion}"
         message = (
             f"it was given up {why}, and this version of Tidegate can't read its status: workloads that it has stopped "
-            "stay at 0 replicas, until kubectl scale gives them back"
+            "stay at 0 replicas, until kubectl scale gives them back, and a connector stays stopped"
         )
         happening = KubeEvent(EventType.WARNING, ABANDONED, message, f"{UNREADABLE_STATUS}/{ABANDONED}")
         await tell_once(parts.kube, parts.executor, body, happening, told)

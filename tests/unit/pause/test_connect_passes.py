@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from support.fake_kafka import FakeConsumer
-from support.killed import Killed
-from support.pause_world import World
+from support.pause_world import World, condition, status
 from tidegate.connect.ports import (
     FAILED,
     PAUSED,
@@ -88,19 +87,6 @@ def connector(world: World) -> str:
     return found.state
 
 
-def status(world: World, name: str = "p") -> Mapping[str, Any]:
-    body = world.body_of(name)
-    assert body is not None
-    return dict(body["status"])
-
-
-def condition(world: World, kind: str, name: str = "p") -> tuple[str, str, str]:
-    return next(
-        ((c["status"], c["reason"], c["message"]) for c in status(world, name)["conditions"] if c["type"] == kind),
-        ("", "", ""),
-    )
-
-
 def members(world: World) -> int:
     return len(world.kafka.groups(["connect-sink"])["connect-sink"].members)
 
@@ -149,24 +135,8 @@ def test_what_somebody_else_had_paused_or_stopped_stays_so(state: TargetState) -
 def test_it_goes_back_whenever_the_operator_dies(first: int) -> None:
     for second in (None, *range(STEPS)):
         world = made()
-        world.ask(**BY_CONNECT)
-        for dies_in in (first, second):
-            world.steps.dies_in = dies_in
-            try:
-                world.passes()
-                if world.body is not None and not world.body["metadata"].get("deletionTimestamp"):
-                    world.drop()
-                world.passes()
-            except Killed:
-                world.reconciler = world.fresh_reconciler()
-        world.steps.dies_in = None
-        body = world.body
-        if body is not None and not body["metadata"].get("deletionTimestamp"):
-            world.passes()
+        for _ in world.begin_and_end(first, second, **BY_CONNECT):
             assert (world.phase, connector(world), members(world)) == ("Paused", STOPPED, 0)
-            world.drop()
-        world.passes()
-        assert world.body is None
         assert connector(world) == RUNNING, (first, second)
         world.close()
 
