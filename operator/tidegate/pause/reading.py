@@ -21,7 +21,7 @@ from tidegate.control.gates import Gates
 from tidegate.control.topics import TopicsChecked
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized
 from tidegate.kafka.model import Group, GroupState, GroupType, Offsets, TopicPartition
-from tidegate.kafka.names import is_pattern
+from tidegate.kafka.names import is_allowed, is_pattern
 from tidegate.kube.ports import Object, label_of, namespace_of, uid_of
 from tidegate.kube.unreadable import is_abandoned
 from tidegate.pause import connectors, plan
@@ -152,6 +152,10 @@ class Reader:
         if named is None and asked is not None:
             named = (asked.cluster, asked.name)
         if named is None:
+            return seen
+        group = seen.spec.group if seen.spec is not None else ""
+        if live is not None and record is None and not is_allowed(group, live.allow.groups):
+            # Who may not pause the group is told nothing of its connector, nor whether the workers answer.
             return seen
         if live is None:
             trouble = Refusal(

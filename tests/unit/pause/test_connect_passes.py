@@ -303,6 +303,7 @@ def test_a_group_that_the_connection_does_not_allow_is_not_touched(world: World)
     [live] = world.live
     allow = live.allow.model_copy(update={"groups": ("payments",)})
     world.live.put(type(live)(**{f: getattr(live, f) for f in live.__slots__} | {"allow": allow}))
+    world.connect.failure = ConnectUnavailable("who may not pause the group is not told of this")
     world.ask(**BY_CONNECT)
     world.passes()
     assert condition(world, "Stalled")[1] == "GroupNotAllowed"
