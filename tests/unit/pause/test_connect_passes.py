@@ -372,3 +372,21 @@ def test_it_is_given_back_once_its_workers_are_settled_again(world: World) -> No
     world.passes()
     assert (world.body, connector(world)) == (None, RUNNING)
     assert asked(world) == ["stop sink", "resume sink"]
+
+
+def test_a_stop_that_was_not_answered_is_taken_back_before_the_pause_goes(world: World) -> None:
+    """It may reach the workers yet, and nobody would resume the connector."""
+
+    def unanswered(name: str, state: TargetState) -> None:
+        world.steps.step(f"{state.value} {name}")
+        if state is TargetState.STOPPED:
+            raise ConnectUnavailable("Connect cluster main does not answer")
+
+    world.connect.before = unanswered
+    world.ask(**BY_CONNECT)
+    world.passes(limit=4)
+    assert (world.phase, connector(world)) == ("Pausing", RUNNING)
+    world.drop()
+    world.passes()
+    assert world.body is None
+    assert asked(world)[-1] == "resume sink"
