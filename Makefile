@@ -52,6 +52,11 @@ kubectl:
 test-fast: setup ## the tests that need neither broker, API server, Spark nor Helm
 	@$(BIN)/pytest -m pure $(ARGS)
 
+.PHONY: pictures
+pictures: python ## docs/pictures from a real run of the demo: its recording, and screenshots of the page (Chromium)
+	@"$(PYTHON)" dev/stack.py prepare demo
+	@$(RUN) $(BIN)/python dev/pictures.py
+
 .PHONY: site
 site: setup ## the documents as a site in build/site, with its links checked; it asks no other host for anything
 	@$(RUN) $(BIN)/python -m support.sample_pages build/samples

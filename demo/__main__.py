@@ -21,10 +21,14 @@ def main() -> int:
     parser.add_argument(
         "--plain", action="store_true", help="lines instead of a live view; always so without a terminal"
     )
+    parser.add_argument(
+        "--record", type=Path, metavar="FILE.svg", help="plain lines, and what a terminal would show as an animated SVG"
+    )
     options = parser.parse_args()
     try:
         from demo.cluster import ClusterError
-        from demo.screen import open_screen
+        from demo.recording import RecordingScreen
+        from demo.screen import LiveScreen, PlainScreen, Screen
         from demo.story import StoryError, tell
         from demo.traffic import TrafficError
         from devstack import StackError
@@ -37,7 +41,12 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         java_classes()  # compiled once; its progress would spoil a live view
-        with open_screen(plain=options.plain) as screen:
+        screen: Screen
+        if options.record is not None:
+            screen = RecordingScreen(options.record)
+        else:
+            screen = PlainScreen() if options.plain or not sys.stdout.isatty() else LiveScreen()
+        with screen:
             return 0 if tell(screen) else 1
     except (StackError, ClusterError) as failure:
         print(failure, file=sys.stderr)

@@ -77,11 +77,7 @@ class LiveScreen:
         self._console.print(Text.assemble((f"{self._elapsed():6.1f} s ", "dim"), line))
 
     def act(self, command: str, document: str, answer: str) -> None:
-        self._console.print(Text(f"\n$ {command}", style="bold"))
-        self._console.print(
-            Syntax(document.rstrip(), "yaml", theme="ansi_dark", background_color="default", padding=(0, 2))
-        )
-        self._console.print(Text(f"{answer}\n", style="green"))
+        self._console.print(acted(command, document, answer))
 
     def show(self, picture: Picture) -> None:
         with self._lock:
@@ -91,18 +87,11 @@ class LiveScreen:
         """The live view has it."""
 
     def verdict(self, lines: Sequence[tuple[bool | None, str]], *, well: bool) -> None:
-        text = Text()
-        for passed, line in lines:
-            mark, style = {True: ("✔ ", "green"), False: ("✘ ", "bold red"), None: ("  ", "")}[passed]
-            text.append(mark, style)
-            text.append(f"{line}\n", "bold red" if passed is False else "")
-        text.rstrip()
-        title = "[bold green]the checker's verdict: all is well" if well else "[bold red]the checker's verdict: FAILED"
         self._live.stop()
         with self._lock:
             rows = self._picture.rows
         self._console.print(_partitions(Picture(rows=rows)))
-        self._console.print(Panel(text, title=title, border_style="green" if well else "red", padding=(1, 2)))
+        self._console.print(judged(lines, well=well))
 
     def _elapsed(self) -> float:
         return time.monotonic() - self._started
@@ -112,14 +101,39 @@ class LiveScreen:
             picture = self._picture
         if not picture.rows:
             return Text.assemble((f"{self._elapsed():6.1f} s ", "dim"), picture.headline or "setting the stage ...")
-        parts: list[RenderableType] = [
-            Rule(Text.assemble((picture.headline, "bold"), (f"  {self._elapsed():.0f} s", "dim")), align="left"),
-            _partitions(picture),
-        ]
-        if picture.run is not None:
-            parts.append(_run(picture.run, self._console.width))
-        parts += [_event(happening) for happening in picture.happenings[-_EVENTS_SHOWN:]]
-        return Group(*parts)
+        return view(picture, self._elapsed(), self._console.width)
+
+
+def acted(command: str, document: str, answer: str) -> RenderableType:
+    """What a user does, and what is answered."""
+    return Group(
+        Text(f"\n$ {command}", style="bold"),
+        Syntax(document.rstrip(), "yaml", theme="ansi_dark", background_color="default", padding=(0, 2)),
+        Text(f"{answer}\n", style="green"),
+    )
+
+
+def view(picture: Picture, elapsed_s: float, width: int) -> RenderableType:
+    """The picture as it is ``elapsed_s`` after the start, ``width`` columns wide."""
+    parts: list[RenderableType] = [
+        Rule(Text.assemble((picture.headline, "bold"), (f"  {elapsed_s:.0f} s", "dim")), align="left"),
+        _partitions(picture),
+    ]
+    if picture.run is not None:
+        parts.append(_run(picture.run, width))
+    parts += [_event(happening) for happening in picture.happenings[-_EVENTS_SHOWN:]]
+    return Group(*parts)
+
+
+def judged(lines: Sequence[tuple[bool | None, str]], *, well: bool) -> Panel:
+    text = Text()
+    for passed, line in lines:
+        mark, style = {True: ("✔ ", "green"), False: ("✘ ", "bold red"), None: ("  ", "")}[passed]
+        text.append(mark, style)
+        text.append(f"{line}\n", "bold red" if passed is False else "")
+    text.rstrip()
+    title = "[bold green]the checker's verdict: all is well" if well else "[bold red]the checker's verdict: FAILED"
+    return Panel(text, title=title, border_style="green" if well else "red", padding=(1, 2))
 
 
 def _partitions(picture: Picture) -> Table:
@@ -231,8 +245,3 @@ class PlainScreen:
         self.say("the checker's verdict: " + ("all is well" if well else "FAILED"))
         for passed, line in lines:
             print(f"    {_PLAIN_MARKS[passed]} {line}", flush=True)
-
-
-def open_screen(*, plain: bool) -> Screen:
-    """The live view where there is a terminal for it, unless plain lines are asked for."""
-    return PlainScreen() if plain or not sys.stdout.isatty() else LiveScreen()

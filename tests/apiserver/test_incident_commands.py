@@ -95,7 +95,7 @@ def test_nothing_begins_through_a_frozen_connection_until_it_is_thawed(
 
         frozen = shell("freeze", cold, "--reason", "INC-4711", *of)
         again = shell("freeze", cold, "--reason", "me too", *of, code=1)
-        shell("reset", group, "-c", cold, "--name", reset, "--to-offset", "4", *of)
+        shell("reset", group, "-c", cold, "--name", reset, "--to-offset", "4", "--no-wait", *of)
         until(lambda: reason(shared, "offsetresets", reset, "Complete") == "Frozen", "the reset waits")
         shell("pause", group, "-c", cold, "--name", pause, "--topic", f"{topic}:0", "--no-wait", *of)
         until(lambda: reason(shared, "consumergrouppauses", pause, "Paused") == "Frozen", "the pause waits")
@@ -154,7 +154,7 @@ def test_a_reset_is_watched_undone_and_not_cancelled_after_its_end(
     with StubAgent(kafka.bootstrap, group, topic) as agent:
         read_to_the_end(agent, kafka.bootstrap, group, topic)
 
-        shell("reset", group, "-c", "kafka", "--name", reset, "--to-offset", "4", "--wait", *of)
+        shell("reset", group, "-c", "kafka", "--name", reset, "--to-offset", "4", *of)
         watched = shell("watch", reset, *of)
         ended = shell("cancel", reset, *of, code=1)
         undone = shell("undo", reset, "--name", undo, *of)

@@ -177,16 +177,16 @@ def test_the_command_line_creates_one_shows_its_phases_and_undoes_it(
     assert tidegate(*to_10, "--dry-run")[:2] == (0, f"{created} (server dry run)\n")
     assert shared.get("offsetresets", name) is None
 
-    code, out, shown = tidegate(*to_10, "--wait")
+    code, out, shown = tidegate(*to_10)
 
     assert (code, out) == (0, f"{created}\n")
     assert shown.splitlines()[-1].startswith("Succeeded: 2 partition(s) of group")
     assert group.offsets == AT_10
     code, _, complaint = tidegate(*to_10)
     assert (code, "already exists" in complaint) == (1, True)
-    assert tidegate("-c", "kafka", "--undo", name, "--wait")[0] == 0
+    assert tidegate("-c", "kafka", "--undo", name)[0] == 0
     assert group.offsets == AT_50
-    code, _, shown = tidegate("-c", "kafka", "--topic", unique("missing"), "--to-earliest", "--wait")
+    code, _, shown = tidegate("-c", "kafka", "--topic", unique("missing"), "--to-earliest")
     assert (code, shown.splitlines()[-1].partition(":")[0]) == (1, "Failed")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tidegate.cli.errors import CommandFailed, UsageError
 from tidegate.cli.reaching import dumped, kube_client, namespace_of_options
@@ -69,22 +69,33 @@ def found(kube: KubeClient, kind: Kind, options: argparse.Namespace, name: str) 
         raise CommandFailed(f"there is no {kind.kind} {name} in namespace {namespace}") from None
 
 
-def create(
-    kube: KubeClient, kind: Kind, asked: Mapping[str, Any], options: argparse.Namespace, screen: Screen
-) -> Object:
+class Creating(Protocol):
+    """What creates as a user does."""
+
+    def create(self, kind: Kind, body: Object, *, dry_run: bool = False) -> Object: ...
+
+
+def created(kube: Creating, kind: Kind, asked: Mapping[str, Any], *, dry_run: bool = False) -> Object:
     """The new object. Raises ``KubeFailure``, and ``CommandFailed`` where it may be there all the same."""
-    from tidegate.kube.ports import KubeUnavailable, name_of
+    from tidegate.kube.ports import KubeUnavailable
 
     try:
-        made = kube.create(kind, asked, dry_run=options.dry_run)
+        return kube.create(kind, asked, dry_run=dry_run)
     except KubeUnavailable as failure:
-        if options.dry_run:
+        if dry_run:
             raise
         where = f"kubectl get -n {asked['metadata']['namespace']} {kind.plural}"
         raise CommandFailed(
             f"{failure}. It may have been created all the same, and there would be two if it were created again: look "
             f"first with {where}"
         ) from failure
+
+
+def create(kube: Creating, kind: Kind, asked: Mapping[str, Any], options: argparse.Namespace, screen: Screen) -> Object:
+    """The new object, whose name is shown. Raises as ``created``."""
+    from tidegate.kube.ports import name_of
+
+    made = created(kube, kind, asked, dry_run=options.dry_run)
     how = " (server dry run)" if options.dry_run else ""
     screen.show(f"{kind.kind.lower()}.{kind.group}/{visible(name_of(made))} created{how}\n")
     return made

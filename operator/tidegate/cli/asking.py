@@ -7,30 +7,18 @@ Kafka.
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-import yaml
-
-from tidegate.cli.acting import create, printed, timeout_of
-from tidegate.cli.errors import CommandFailed, Parser, UsageError
+from tidegate.cli.acting import add_making, add_waiting, carried_out, create, printed, timeout_of
+from tidegate.cli.errors import Parser, UsageError
 from tidegate.cli.following import follow, reset_step
 from tidegate.cli.options import parse_topic
 from tidegate.cli.reaching import add_kubernetes, connection_ref, namespace_of_options, with_namespace
 from tidegate.cli.screen import Screen
 from tidegate.clock import SystemClock
-from tidegate.kube.api import NoCluster, default_api_client
 from tidegate.kube.client import KubeClient
-from tidegate.kube.ports import (
-    RESETS,
-    Kind,
-    KubeFailure,
-    KubeUnavailable,
-    Object,
-    name_of,
-)
-from tidegate.printable import visible
+from tidegate.kube.ports import RESETS
 from tidegate.resources.base import InvalidResource, parse_spec
 from tidegate.resources.offset_reset import OffsetResetSpec, parse_offset_reset
 from tidegate.resources.reset import ApprovalMode
@@ -67,32 +55,21 @@ def reset_parser() -> argparse.ArgumentParser:
     for option, (_, shown, _read) in _TARGETS.items():
         target.add_argument(f"--{option.replace('_', '-')}", metavar=shown)
     parser.add_argument("--manual", action="store_true", help="ask in your name, and wait for an approval of the plan")
-    parser.add_argument("--dry-run", action="store_true", help="let the API server judge it, and create nothing")
-    parser.add_argument("--output", "-o", choices=("yaml", "json"), help="print it instead of creating it")
-    parser.add_argument("--wait", action="store_true", help="wait until it has ended, and show its phases")
-    parser.add_argument("--timeout", default="15m", metavar="DURATION", help="how long to wait (15m)")
+    add_making(parser)
+    add_waiting(parser, "15m")
     return parser
 
 
 def run_reset(arguments: Sequence[str], screen: Screen) -> int:
-    """0 once it is created or, with ``--wait``, has succeeded; 1 otherwise. Raises ``UsageError``."""
+    """0 once it has succeeded, or was only to be created or printed; 1 otherwise. Raises ``UsageError``."""
     options = with_namespace(reset_parser().parse_args(list(arguments)))
     asked = manifest(options)
     timeout_s = timeout_of(options)
-    if options.output is not None:
-        screen.show(json.dumps(asked, indent=2) + "\n" if options.output == "json" else yaml.safe_dump(asked))
+    if printed(options, asked, screen):
         return 0
-    try:
-        kube = KubeClient(default_api_client(options.context), SystemClock(), [options.namespace])
-        made = created(kube, in_own_name(asked, kube.own_name), dry_run=options.dry_run)
-        name = visible(name_of(made))
-        screen.show(f"offsetreset.tidegate.io/{name} created{' (server dry run)' if options.dry_run else ''}\n")
-        if not options.wait or options.dry_run:
-            return 0
-        return 0 if follow(kube, RESETS, made, reset_step, SystemClock(), timeout_s, screen) else 1
-    except (CommandFailed, KubeFailure, NoCluster) as failure:
-        screen.note(f"tidegate reset: {visible(str(failure))}")
-        return 1
+    return carried_out(
+        "tidegate reset", options, lambda kube: made_and_followed(kube, asked, options, timeout_s, screen), screen
+    )
 
 
 def manifest(options: argparse.Namespace) -> dict[str, Any]:
@@ -150,26 +127,6 @@ def in_own_name(asked: Mapping[str, Any], own_name: Callable[[], str]) -> Mappin
     if asked["spec"].get("approval") != ApprovalMode.MANUAL:
         return asked
     return {**asked, "spec": {**asked["spec"], "requester": own_name()}}
-
-
-class Creating(Protocol):
-    """What creates as a user does."""
-
-    def create(self, kind: Kind, body: Object, *, dry_run: bool = False) -> Object: ...
-
-
-def created(kube: Creating, asked: Mapping[str, Any], *, dry_run: bool) -> Object:
-    """The new OffsetReset. Raises ``KubeFailure``, and ``CommandFailed`` where it may be there all the same."""
-    try:
-        return kube.create(RESETS, asked, dry_run=dry_run)
-    except KubeUnavailable as failure:
-        if dry_run:
-            raise
-        namespace = asked["metadata"]["namespace"]
-        raise CommandFailed(
-            f"{failure}. It may have been created all the same, and would run twice if it were created again: look "
-            f"first with kubectl get -n {namespace} ors"
-        ) from failure
 
 
 def _target(options: argparse.Namespace) -> dict[str, Any]:

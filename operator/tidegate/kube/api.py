@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from typing import Any, Final
@@ -10,6 +9,7 @@ from typing import Any, Final
 import urllib3
 
 from tidegate.clock import Clock
+from tidegate.kube.answers import message_of, why_unanswered
 from tidegate.kube.deferred import defer_unused
 
 API_TIMEOUT_S: Final = (5.0, 15.0)
@@ -56,24 +56,17 @@ class PatientCalls:
                 # An API server that just came up refuses everybody until it has read the roles.
                 transient = error.status in (0, 429, 500, 502, 503, 504) or (was_away and error.status in (401, 403))
                 if not transient:
-                    return error.status, _message(error)
-                reason = f"{error.status} {_message(error)}"
+                    return error.status, message_of(error)
+                reason = f"{error.status} {message_of(error)}"
             except NotLeading as error:
                 raise self._unavailable(f"can't write {self._location}: {error}") from error
             except (urllib3.exceptions.HTTPError, OSError) as error:
-                reason = str(error)
+                reason = why_unanswered(error)
             was_away = True
             if self._clock.monotonic() + pause_s > deadline:
                 raise self._unavailable(f"the API server did not take {self._location} in time: {reason}")
             self._clock.sleep(pause_s)
             pause_s = min(2 * pause_s, 2.0)
-
-
-def _message(error: Any) -> str:
-    try:
-        return str(json.loads(error.body)["message"])
-    except (TypeError, ValueError, KeyError):
-        return str(error.reason)
 
 
 def default_api_client(context: str | None = None) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -15,6 +14,7 @@ from kubernetes.client import ApiClient
 from kubernetes.client.exceptions import ApiException
 
 from tidegate.clock import Clock
+from tidegate.kube.answers import message_of, why_unanswered
 from tidegate.kube.core import CoreObjects
 from tidegate.kube.custom import CustomResources
 from tidegate.kube.labels import owner_label
@@ -330,7 +330,7 @@ def bounded_call(
     except ApiException as error:
         raise failure_of(what, error) from error
     except (urllib3.exceptions.HTTPError, OSError) as error:
-        raise KubeUnavailable(f"{what}: {error}") from error
+        raise KubeUnavailable(f"{what}: {why_unanswered(error)}") from error
 
 
 def _is_owned(config_map: Object, owner: Object) -> bool:
@@ -339,7 +339,7 @@ def _is_owned(config_map: Object, owner: Object) -> bool:
 
 
 def failure_of(what: str, error: ApiException) -> KubeFailure:
-    text = f"{what}: {error.status} {_message(error)}"
+    text = f"{what}: {error.status} {message_of(error)}"
     match error.status:
         case 404:
             return NotFound(text)
@@ -354,10 +354,3 @@ def failure_of(what: str, error: ApiException) -> KubeFailure:
 def _shortened(message: str) -> str:
     raw = message.encode()
     return message if len(raw) <= _MESSAGE_LIMIT else raw[: _MESSAGE_LIMIT - 3].decode(errors="ignore") + "..."
-
-
-def _message(error: ApiException) -> str:
-    try:
-        return str(json.loads(error.body)["message"])
-    except (TypeError, ValueError, KeyError):
-        return str(error.reason)

@@ -10,6 +10,7 @@ import urllib3
 from kubernetes.client import ApiClient
 from kubernetes.client.exceptions import ApiException
 
+from tidegate.kube.answers import why_unanswered
 from tidegate.kube.client import bounded_object, failure_of
 from tidegate.kube.custom import CustomResources
 from tidegate.kube.ports import Kind, KubeFailure, KubeUnavailable, Object, kept_of
@@ -89,7 +90,7 @@ class WatchClient:
                 raise Expired(f"{what}: {error.reason}") from error
             raise failure_of(what, error) from error
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise KubeUnavailable(f"{what}: {error}") from error
+            raise KubeUnavailable(f"{what}: {why_unanswered(error)}") from error
         except ValueError as error:
             raise KubeUnavailable(f"{what}: the answer is cut off, or no JSON") from error
 

@@ -9,7 +9,8 @@ import pytest
 from support.fake_kafka import FakeClock
 from support.fake_kube import FakeKube
 from tidegate.cli import following
-from tidegate.cli.asking import created, in_own_name, manifest, reset_parser, run_reset
+from tidegate.cli.acting import created
+from tidegate.cli.asking import in_own_name, manifest, reset_parser, run_reset
 from tidegate.cli.errors import CommandFailed, UsageError
 from tidegate.cli.following import reset_step
 from tidegate.cli.main import main
@@ -156,10 +157,10 @@ class Silent:
 def test_what_may_have_been_created_is_not_called_a_failure_to_create() -> None:
     asked = {"metadata": {"namespace": "ns"}}
 
-    with pytest.raises(CommandFailed, match=r"may have been created all the same.*kubectl get -n ns ors"):
-        created(Silent(), asked, dry_run=False)
+    with pytest.raises(CommandFailed, match=r"may have been created all the same.*kubectl get -n ns offsetresets"):
+        created(Silent(), RESETS, asked)
     with pytest.raises(KubeUnavailable):
-        created(Silent(), asked, dry_run=True)
+        created(Silent(), RESETS, asked, dry_run=True)
 
 
 def test_the_connection_may_be_of_another_namespace() -> None:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
+from tidegate.cli.acting import created
 from tidegate.cli.approving import create as create_approval
 from tidegate.cli.approving import effect
-from tidegate.cli.asking import created, in_own_name
+from tidegate.cli.asking import in_own_name
 from tidegate.cli.errors import CommandFailed
 from tidegate.cli.fleet_review import fleet_review
 from tidegate.cli.plan_page import body as plan_body
@@ -88,7 +89,7 @@ def undo(kube: Client, namespace: str, reset: str, uid: str, *, manual: bool) ->
     if undone["metadata"]["uid"] != uid:
         raise CommandFailed(f"OffsetReset {reset} is another one than was shown: that one was deleted meanwhile")
     asked = in_own_name(undo_of(options, undone), kube.own_name)
-    made = created(kube, asked, dry_run=False)
+    made = created(kube, RESETS, asked)
     return Done(name_of(made), None, "The operator carries it out" if not manual else "Its plan waits for an approval")
 
 

@@ -1,0 +1,76 @@
+"""What went wrong with a call to the API server, in words: what it answered, or why nobody did."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from typing import Any
+
+import urllib3
+from urllib3.exceptions import (
+    ConnectTimeoutError,
+    HTTPError,
+    MaxRetryError,
+    NameResolutionError,
+    NewConnectionError,
+    ReadTimeoutError,
+    SSLError,
+)
+
+_TOLD_LIMIT = 300
+"""Characters of a text that is not ours: a server may say anything."""
+
+
+def message_of(error: Any) -> str:
+    """What the server says about itself in a ``kubernetes.client.exceptions.ApiException``."""
+    try:
+        return str(json.loads(error.body)["message"])
+    except (TypeError, ValueError, KeyError):
+        return str(error.reason)
+
+
+def why_unanswered(error: HTTPError | OSError) -> str:
+    """Why there is no answer, without urllib3's objects and the request's address: which server, and why."""
+    cause = error.reason if isinstance(error, MaxRetryError) and error.reason is not None else error
+    server = _server(error)
+    match cause:
+        case NameResolutionError():
+            return f"{server} can't be reached: its host name is unknown here"
+        case NewConnectionError():
+            return f"{server} can't be reached: {_system_error(cause)}"
+        case ConnectTimeoutError():
+            return f"{server} can't be reached: it did not answer in time"
+        case ReadTimeoutError():
+            return f"{server} did not answer in time"
+        case SSLError():
+            return f"{server} is not trusted: {_certificate_error(cause)}"
+        case HTTPError():
+            return f"the connection to {server} broke: {_told(cause)}"
+        case _:
+            return _told(cause)
+
+
+def _server(error: BaseException) -> str:
+    pool = getattr(error, "pool", None)
+    if not isinstance(pool, urllib3.connectionpool.HTTPConnectionPool):
+        return "the API server"
+    host = f"[{pool.host}]" if ":" in pool.host else pool.host
+    return f"the API server at {pool.scheme}://{host}:{pool.port}"
+
+
+def _system_error(error: BaseException) -> str:
+    cause = error.__cause__
+    return _lowered(cause.strerror) if isinstance(cause, OSError) and cause.strerror else _told(error)
+
+
+def _certificate_error(error: BaseException) -> str:
+    cause = error.args[0] if error.args else None
+    return cause.verify_message if isinstance(cause, ssl.SSLCertVerificationError) else _told(error)
+
+
+def _told(error: BaseException) -> str:
+    return str(error)[:_TOLD_LIMIT]
+
+
+def _lowered(text: str) -> str:
+    return text[:1].lower() + text[1:]
