@@ -66,10 +66,10 @@ _TESTED: Final = (
         "agent; in pods in `make e2e`",
     ),
     (
-        "Quarkus (SmallRye)",
+        "Quarkus, SmallRye",
         "dev/java/smallrye/pom.xml",
         r"quarkus-bom</artifactId>\s*<version>(.+)</version>",
-        "resets, agent",
+        "resets, agent, with its connector; as Quarkus packages it nightly",
     ),
     ("franz-go", "tests/support/go/go.mod", r"twmb/franz-go v(\S+)", "resets"),
     ("sarama", "tests/support/go/go.mod", r"IBM/sarama v(\S+)", "resets"),

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -66,9 +66,17 @@ def broker() -> Iterator[str]:
 
 
 def fill(
-    bootstrap: str, topic: str, records: int, partitions: int, *, mark: int | None = None, again: int = 0
+    bootstrap: str,
+    topic: str,
+    records: int,
+    partitions: int,
+    *,
+    mark: int | None = None,
+    again: int = 0,
+    values: Sequence[bytes] = _VALUES,
 ) -> Stage:
-    """``mark``: the number of the record that is to be found. ``again``: so many of the first ones come twice."""
+    """``mark``: the number of the record that is to be found. ``again``: so many of the first ones come twice.
+    ``values``: what the records hold, one after the other and then from the first on."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
     producer = Producer(
@@ -83,7 +91,7 @@ def fill(
     began, first_ms = time.monotonic(), int(FIRST.timestamp() * 1000)
     marked = None
     for n in chain(range(again), range(records)):
-        value = _VALUES[n % len(_VALUES)]
+        value = values[n % len(values)]
         if n == mark:
             value, marked = b'{"order":4711,"status":500,"note":"OutOfStock"}', (n % partitions, n // partitions)
         while True:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from io import BytesIO
 from typing import Any
 
+import fastavro
 import pytest
 from confluent_kafka import Producer
 
@@ -24,7 +26,8 @@ from tidegate.reset.codec import encode_evidence
 from tidegate.reset.evidence import Amount, Evidence, HistogramSource
 from tidegate.reset.model.plan import PartitionPlan, Plan
 from tidegate.reset.model.request import EvidenceLevel, EvidenceSettings, RunRequest
-from tidegate.reset.model.targets import ToOffset
+from tidegate.reset.model.targets import RecordSchema, ToOffset, ToRecord
+from tidegate.resources.targets import SchemaFormat
 from tidegate.spark import evidence as module
 from tidegate.spark.evidence import gather
 
@@ -268,3 +271,30 @@ def test_an_approval_ends_what_is_being_read(spark: Any, world: World, monkeypat
     assert evidence.notes == ("Not all was gathered, since the plan was approved meanwhile",)
     assert evidence.topics[0].histogram is not None
     assert spark.range(3).count() == 3
+
+
+def test_values_in_avro_are_shown_as_json_by_the_same_rules(
+    spark: Any, world: World, make_topic: Callable[..., str]
+) -> None:
+    """A value that is no such document is shown by its bytes, and one that may not be shown is not."""
+    fields: list[Any] = [{"name": "id", "type": "long"}, {"name": "name", "type": "string"}]
+    avro = {"type": "record", "name": "Order", "fields": fields}
+    stream = BytesIO()
+    fastavro.schemaless_writer(stream, avro, {"id": 7, "name": "\x1b[2J" + "n" * 300})
+    topic = make_topic(1)
+    producer = Producer({"bootstrap.servers": world.bootstrap})
+    for value in (stream.getvalue(), b"no document"):
+        producer.produce(topic, value, "k", 0)
+    assert producer.flush(30) == 0
+    target = ToRecord("record.id = 7", schema=RecordSchema(SchemaFormat.AVRO, json.dumps(avro), "the test"))
+    plan = Plan("r1", "g", FIRST, (PartitionPlan(topic, 0, "id", 1, 0, 0, 2),))
+
+    def samples(*, show: bool) -> list[Any]:
+        request = replace(world.request(show_values=show), target=target)
+        return [s.value for s in gather(spark, request, plan, SystemClock(), lambda: False).samples]
+
+    shown, other = samples(show=True)
+    assert shown.text.startswith('{"id":7,"name":"\\u001B[2Jnnn')
+    assert (shown.bytes, len(shown.text) <= 200, shown.cut) == (len(stream.getvalue()), True, True)
+    assert (other.text, other.cut) == ("no document", False)
+    assert [s.text for s in samples(show=False)] == [None, None]

@@ -22,12 +22,12 @@ from typing import Any, Final, NamedTuple, Self, assert_never
 from devstack.java_agent import agent_jar
 from devstack.java_clients import java_program, kafka_client, smallrye_messaging
 from support.gated_applications import PATIENCE_S, Application, Given, Job
-from support.java_builds import DRIVEN_MAIN, driven_classes, packaged, smallrye_classes
+from support.java_builds import DRIVEN_MAIN, driven_classes, packaged, quarkus_application, smallrye_classes
 
 PACKAGED_CLIENT: Final = "3.9.2"
 """Of jars that have their client inside."""
 SMALLRYE_CLIENT: Final = "4.1.2"
-"""Of the Quarkus release whose SmallRye is tested."""
+"""Of the Quarkus release that is tested, and of its SmallRye."""
 _END_S: Final = 60.0
 
 
@@ -44,6 +44,8 @@ class Packaging(StrEnum):
     """One jar with Kafka Streams inside, too."""
     SMALLRYE = "smallrye"
     """Jars on the class path, with SmallRye Reactive Messaging, as Quarkus runs it."""
+    QUARKUS = "quarkus"
+    """As Quarkus packages an application, which has class loaders of its own."""
 
     @property
     def client(self) -> str | None:
@@ -51,7 +53,7 @@ class Packaging(StrEnum):
         match self:
             case Packaging.PLAIN:
                 return None
-            case Packaging.SMALLRYE:
+            case Packaging.SMALLRYE | Packaging.QUARKUS:
                 return SMALLRYE_CLIENT
             case _:
                 return PACKAGED_CLIENT
@@ -70,8 +72,8 @@ class Java:
     def __post_init__(self) -> None:
         if self.packaging.client not in (None, self.client):
             raise ValueError(f"{self.packaging} has kafka-clients {self.packaging.client} inside")
-        if self.packaging is Packaging.BOOT and self.jdk < 17:
-            raise ValueError("Spring Boot 3 needs Java 17")
+        if self.packaging in (Packaging.BOOT, Packaging.QUARKUS) and self.jdk < 17:
+            raise ValueError("Spring Boot 3 and Quarkus 3 need Java 17")
         if self.protocol == "consumer" and self.version < (3, 7):
             raise ValueError(f"kafka-clients {self.client} has the classic protocol only")
 
@@ -103,6 +105,8 @@ class Java:
                 classes = ["-cp", path, "smallrye.SmallRyeApplication"]
             case Packaging.BOOT:
                 classes = ["-jar", str(packaged() / "boot.jar")]
+            case Packaging.QUARKUS:
+                classes = ["-jar", str(quarkus_application() / "quarkus-run.jar")]
             case _:
                 assert_never(self.packaging)
         return [java_program(self.jdk), *options, *logging, *classes]

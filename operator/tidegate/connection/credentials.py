@@ -10,7 +10,7 @@ from typing import Final
 
 from tidegate.audit.records import AuditTopic
 from tidegate.connect.ports import ConnectCluster
-from tidegate.kafka.connection import Authentication, AuthenticationType, Connection
+from tidegate.kafka.connection import Authentication, AuthenticationType, Connection, Registry
 from tidegate.resources.authentication import AuthenticationSpec, CertificateSource
 from tidegate.resources.connection import KafkaConnectionSpec
 
@@ -47,16 +47,25 @@ class SecretKeyRef:
 
 
 def needed(spec: KafkaConnectionSpec) -> tuple[SecretKeyRef, ...]:
-    """Every value that reaching Kafka needs, in the order of the spec."""
-    return tuple(_needed(spec))
+    """Every value the connection, its schema registry and its Connect clusters need, in the order of the spec."""
+    return (*_needed(spec), *_needed_by_registry(spec), *_needed_for_connect(spec))
 
 
-def needed_for_connect(spec: KafkaConnectionSpec) -> tuple[SecretKeyRef, ...]:
-    """Every value that only Kafka Connect's workers need: for the operator alone, not for jobs."""
-    return tuple(_needed_for_connect(spec))
+def _needed_by_registry(spec: KafkaConnectionSpec) -> Iterator[SecretKeyRef]:
+    registry = spec.schema_registry
+    if registry is None:
+        return
+    for source in registry.tls.trusted_certificates if registry.tls is not None else ():
+        path = "schemaRegistry.tls.trustedCertificates[0]"
+        yield SecretKeyRef(source.secret_name, source.certificate, path, pem=True)
+    if registry.authentication is not None:
+        password = registry.authentication.password_secret
+        path = "schemaRegistry.authentication.passwordSecret"
+        yield SecretKeyRef(password.secret_name, password.password, path, pem=False)
 
 
 def _needed_for_connect(spec: KafkaConnectionSpec) -> Iterator[SecretKeyRef]:
+    """For the operator alone, not for jobs."""
     for n, cluster in enumerate(spec.connect):
         for m, source in enumerate(cluster.trusted_certificates):
             field = f"connect[{n}].trustedCertificates[{m}]"
@@ -90,8 +99,22 @@ def _trusted(spec: KafkaConnectionSpec) -> tuple[CertificateSource, ...]:
     return spec.tls.trusted_certificates if spec.tls is not None else ()
 
 
-def keys_by_secret(refs: Iterable[SecretKeyRef]) -> dict[str, tuple[str, ...]]:
+def keys_by_secret(spec: KafkaConnectionSpec) -> dict[str, tuple[str, ...]]:
     """The keys needed of each Secret."""
+    return _keys(needed(spec))
+
+
+def keys_for_kafka(spec: KafkaConnectionSpec) -> dict[str, tuple[str, ...]]:
+    """Those of them that the brokers are reached by."""
+    return _keys(_needed(spec))
+
+
+def keys_for_registry(spec: KafkaConnectionSpec) -> dict[str, tuple[str, ...]]:
+    """Those of them that the schema registry is reached by."""
+    return _keys(_needed_by_registry(spec))
+
+
+def _keys(refs: Iterable[SecretKeyRef]) -> dict[str, tuple[str, ...]]:
     keys: dict[str, list[str]] = {}
     for ref in refs:
         found = keys.setdefault(ref.secret, [])
@@ -100,15 +123,10 @@ def keys_by_secret(refs: Iterable[SecretKeyRef]) -> dict[str, tuple[str, ...]]:
     return {secret: tuple(found) for secret, found in keys.items()}
 
 
-def secrets_of(spec: KafkaConnectionSpec) -> tuple[str, ...]:
-    """The names of all Secrets that the operator needs."""
-    return tuple(keys_by_secret((*needed(spec), *needed_for_connect(spec))))
-
-
 def file_contents(spec: KafkaConnectionSpec, secrets: Secrets) -> dict[str, bytes]:
     """The files to write, by path below the connection's folder. Raises ``UnusableSecret`` for the first flaw."""
     contents: dict[str, bytes] = {}
-    for ref in (*needed(spec), *needed_for_connect(spec)):
+    for ref in needed(spec):
         contents[f"{ref.secret}/{ref.key}"] = _value(ref, secrets)
     bundles = {_BUNDLE: _trusted(spec)}
     bundles |= {_bundle_of(cluster.name): cluster.trusted_certificates for cluster in spec.connect}
@@ -194,6 +212,25 @@ def audit_topic_of(spec: KafkaConnectionSpec) -> AuditTopic | None:
     """Where changes are recorded that are made through the connection."""
     audit = spec.audit
     return None if audit is None else AuditTopic(audit.topic, audit.required, audit.replication_factor)
+
+
+def registry_by(spec: KafkaConnectionSpec, file_of: FileOf) -> Registry | None:
+    """The schema registry, with its files where each key of a Secret is one; ``None`` where there is none."""
+    registry = spec.schema_registry
+    if registry is None:
+        return None
+    authentication = registry.authentication
+    trusted = registry.tls.trusted_certificates if registry.tls is not None else ()
+    return Registry(
+        registry.url,
+        ca_file=file_of(trusted[0].secret_name, trusted[0].certificate) if trusted else None,
+        username=authentication.username if authentication is not None else None,
+        password_file=(
+            file_of(authentication.password_secret.secret_name, authentication.password_secret.password)
+            if authentication is not None
+            else None
+        ),
+    )
 
 
 def connection_with_mounts(spec: KafkaConnectionSpec, file_of: FileOf) -> Connection | None:

@@ -11,7 +11,7 @@ from tidegate.connect.ports import ConnectCluster
 from tidegate.connection.read_only import ReadOnlyKafka
 from tidegate.connection.sharing import allowed_from, nothing
 from tidegate.control.topics import TopicsChecked
-from tidegate.kafka.connection import Connection
+from tidegate.kafka.connection import Connection, Registry
 from tidegate.kube.ports import Object, connection_named, namespace_of
 from tidegate.resources.connection import AllowSpec
 
@@ -53,6 +53,11 @@ class Live:
     """It is another shard's, and open here for reading only, because a reset of ours translates offsets from it."""
     user: str = ""
     withdrawn: bool = False
+    registry: Registry | None = None
+    """The schema registry, as a job of this machine reaches it; ``None``: the connection has none."""
+    mounted_registry: Registry | None = None
+    """As a job in a pod reaches it, with ``registry_secrets`` mounted."""
+    registry_secrets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def is_foreign(self) -> bool:

@@ -23,8 +23,9 @@ from tidegate.connection.credentials import (
     digest_of,
     file_contents,
     keys_by_secret,
-    needed,
-    secrets_of,
+    keys_for_kafka,
+    keys_for_registry,
+    registry_by,
 )
 from tidegate.connection.files import ConnectionFiles
 from tidegate.connection.first_looks import FirstLooks
@@ -154,7 +155,7 @@ class ConnectionReconciler:
         try:
             spec = parse_spec(KafkaConnectionSpec, body)
             self._limit(body, spec)
-            secrets = {name: await self._secret(namespace_of(body), name) for name in secrets_of(spec)}
+            secrets = {name: await self._secret(namespace_of(body), name) for name in keys_by_secret(spec)}
             contents = file_contents(spec, secrets)
             await self._keep_open(body, spec, contents)
         except InvalidResource as invalid:
@@ -259,7 +260,7 @@ class ConnectionReconciler:
                 digest=digest,
                 connection=connection,
                 mounted=connection_with_mounts(spec, secret_file),
-                secrets=keys_by_secret(needed(spec)),
+                secrets=keys_for_kafka(spec),
                 connect=connect_clusters_in(spec, folder),
                 allow=self._allowed(spec),
                 audit=audit_topic_of(spec),
@@ -267,6 +268,9 @@ class ConnectionReconciler:
                 observes=observes,
                 frozen=frozen_by(spec),
                 borrowed=borrowed,
+                registry=registry_by(spec, lambda secret, key: folder / secret / key),
+                mounted_registry=registry_by(spec, secret_file),
+                registry_secrets=keys_for_registry(spec),
             )
         )
         parts.observer.connect(uid, label_of(body), kafka, kafka.control)

@@ -41,6 +41,16 @@ class Authentication:
 
 
 @dataclass(frozen=True, slots=True)
+class Registry:
+    """The schema registry of a cluster's topics. ``ca_file``: as a connection's; the password is named by its file."""
+
+    url: str
+    ca_file: Path | None = None
+    username: str | None = None
+    password_file: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Connection:
     """Where the cluster is. ``ca_file``: PEM of trusted certificates; ``tls`` without it trusts the system's.
 

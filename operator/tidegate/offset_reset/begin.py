@@ -67,12 +67,13 @@ from tidegate.reset.store import ForeignRun, ForgedRun, Run
 from tidegate.resources.conditions import OBSERVING, Refusal
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
 from tidegate.resources.reset import Engine, FailurePolicy
-from tidegate.resources.targets import ConfigMapTarget
+from tidegate.resources.targets import ConfigMapTarget, Undecodable, ValueSchema
 from tidegate.threads import in_thread
 from tidegate.versions import WRITTEN_BY_NEWER_VERSION
 
 CONFIG_MAP_NOT_FOUND: Final = "ConfigMapNotFound"
 BAD_OFFSETS_FILE: Final = "BadOffsetsFile"
+NO_SCHEMA_REGISTRY: Final = "NoSchemaRegistry"
 
 
 class Beginning:
@@ -253,14 +254,8 @@ class Beginning:
             except NewerRun as newer:
                 return Refusal(WRITTEN_BY_NEWER_VERSION, f"spec.to.undo: {newer}")
         if to.record is not None:
-            if to.record.value_schema is None:
-                return record_target(to.record, None)
-            named = to.record.value_schema
-            text = await self._text(body, "spec.to.record.valueSchema.configMap", named.config_map)
-            if isinstance(text, Refusal):
-                return text
-            source = f"ConfigMap {named.config_map.name}, key {named.config_map.key}"
-            return record_target(to.record, RecordSchema(named.format, text, source))
+            schema = await self._schema(body, to.record.value_schema, live)
+            return schema if isinstance(schema, Refusal) else record_target(to.record, schema)
         if to.cluster is not None:
             other = self._runs.other(body, spec)
             if other is None:
@@ -282,6 +277,36 @@ class Beginning:
             return FromFile(parse_offsets(text, spec.only_group), source)
         except BadOffsetsFile as bad:
             return Refusal(BAD_OFFSETS_FILE, f"spec.to.configMap: {source}: {bad}")
+
+    async def _schema(self, body: Object, named: ValueSchema | None, live: Live) -> RecordSchema | Refusal | None:
+        if named is None:
+            return None
+        undecodable = named.undecodable or Undecodable.FAIL
+        if named.config_map is not None:
+            text = await self._text(body, "spec.to.record.valueSchema.configMap", named.config_map)
+            if isinstance(text, Refusal):
+                return text
+            source = f"ConfigMap {named.config_map.name}, key {named.config_map.key}"
+            return RecordSchema(named.format, text, source, named.message or "", undecodable=undecodable)
+        subject, registry = named.registry, self._runs.registry_of_job(live)
+        if subject is None:
+            raise ValueError("spec.to.record.valueSchema names no place")
+        if registry is None:
+            return Refusal(
+                NO_SCHEMA_REGISTRY,
+                f"spec.to.record.valueSchema.registry: KafkaConnection {live.label} names no schema registry: add "
+                "spec.schemaRegistry there, or have the schema in a ConfigMap",
+            )
+        return RecordSchema(
+            named.format,
+            "",
+            f"subject {subject.subject} of the schema registry",
+            named.message or "",
+            registry=registry,
+            subject=subject.subject,
+            version=subject.version,
+            undecodable=undecodable,
+        )
 
     async def _fleet(self, spec: OffsetResetSpec, live: Live, undone: Object | None) -> FleetRequest | Refusal | None:
         if spec.groups is None:

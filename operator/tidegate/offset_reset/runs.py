@@ -14,7 +14,7 @@ from tidegate.jobs.errors import RunnerFailure
 from tidegate.jobs.mounts import CLAIMS_FOLDER, SECRETS_FOLDER, JobPlaces, claims_of, secrets_of
 from tidegate.jobs.runner import merged_secrets
 from tidegate.jobs.storage import environment
-from tidegate.kafka.connection import Connection
+from tidegate.kafka.connection import Connection, Registry
 from tidegate.kafka.names import narrowed
 from tidegate.kube.ports import (
     RESETS,
@@ -73,6 +73,12 @@ def _allowed_then(request: RunRequest) -> _Allowed:
     )
 
 
+def _asks_registry(spec: OffsetResetSpec | None) -> bool:
+    """Whether its job decodes values by the connection's schema registry."""
+    record = spec.to.record if spec is not None else None
+    return record is not None and record.value_schema is not None and record.value_schema.registry is not None
+
+
 def document_of(body: Object) -> str:
     """The name of its run's ConfigMap."""
     return run_name(name_of(body), uid_of(body))
@@ -108,6 +114,10 @@ class Runs:
             return Connection(live.connection.bootstrap_servers)
         in_pods = self._parts.mounts_secrets and engine is Engine.SPARK
         return live.mounted if in_pods and live.mounted is not None else live.connection
+
+    def registry_of_job(self, live: Live) -> Registry | None:
+        """The connection's schema registry as a Spark job reaches it; ``None`` where it has none."""
+        return live.mounted_registry if self._parts.mounts_secrets else live.registry
 
     def _mounts(self) -> JobPlaces:
         return JobPlaces(self._parts.mounts_secrets, CLAIMS_FOLDER, SECRETS_FOLDER, self._parts.spark.backups)
@@ -245,6 +255,8 @@ class Runs:
         in_pods = self._parts.mounts_secrets and current.engine is Engine.SPARK
         used = [live, self.other(body, spec)] if in_pods else []
         secrets = [open_.secrets for open_ in used if open_ is not None]
+        if in_pods and live is not None and _asks_registry(spec):
+            secrets.append(live.registry_secrets)
         storage = backup.storage if backup is not None else None
         # The status that is about to be written may be the first that has an approval.
         attribution = attribution_of(body, current, self._parts.live.to_finish(body))

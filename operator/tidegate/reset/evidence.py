@@ -353,14 +353,17 @@ def nearest(samples: Sequence[Sample], targets: Offsets) -> tuple[Sample, ...]:
     return tuple(sorted(kept, key=lambda s: (s.topic, s.partition, s.offset)))
 
 
-def content(length: int | None, digest: str | None, head: bytes | None, limit: int) -> Content | None:
-    """``length`` is ``None`` for a null. ``head``: the first bytes where the text may be shown, else ``None``."""
+def content(
+    length: int | None, digest: str | None, head: bytes | None, limit: int, whole: int | None = None
+) -> Content | None:
+    """``length`` is ``None`` for a null. ``head``: the first bytes where the text may be shown, else ``None``; of as
+    many as ``whole`` where it is another spelling, such as JSON of what is encoded otherwise."""
     if length is None or digest is None:
         return None
     if head is None:
         return Content(length, digest)
     text, cut = visible_bytes(head, limit)
-    return Content(length, digest, text, cut or len(head) < length)
+    return Content(length, digest, text, cut or len(head) < (length if whole is None else whole))
 
 
 # --- as a whole -------------------------------------------------------------------------------------------------------

@@ -60,17 +60,96 @@ class SchemaFormat(StrEnum):
     """How a record's value is encoded."""
 
     JSON = "Json"
+    AVRO = "Avro"
+    PROTOBUF = "Protobuf"
+
+
+class Undecodable(StrEnum):
+    """What a value that can't be decoded does to a search: no plan, or the column record is null for it."""
+
+    FAIL = "Fail"
+    NULL = "Null"
+
+
+class RegistrySubject(ResourceModel):
+    """A subject of the schema registry that the KafkaConnection names."""
+
+    subject: Annotated[
+        str,
+        matching(
+            r"[^\x00-\x1f\x7f]+",
+            "must be a subject of the registry: 1 to 512 characters without control characters, such as line breaks",
+            most=512,
+        ),
+    ]
+    """The name of the subject, such as orders-value."""
+
+    version: Annotated[StrictInt, Field(ge=1, le=2**31 - 1)] | None = None
+    """The version whose fields conditions name. Without this field, the latest one when the search begins."""
 
 
 class ValueSchema(ResourceModel):
     """What records' values hold."""
 
-    config_map: ConfigMapTarget
-    """The ConfigMap's key with the schema."""
+    config_map: ConfigMapTarget | None = None
+    """The ConfigMap's key with the schema: for Json the columns, for Avro the schema as JSON, for Protobuf a set of
+    file descriptors in base64. Values in Avro or Protobuf are then nothing but the document. Exactly one of configMap
+    and registry is set."""
+
+    registry: RegistrySubject | None = None
+    """Where the schema is in the schema registry of the KafkaConnection (spec.schemaRegistry), for Avro and Protobuf.
+    Values then begin with the id of their schema, as Confluent's serializers write it."""
 
     format: SchemaFormat = SchemaFormat.JSON
     """How values are encoded. For Json the schema is a list of columns as in Spark SQL, such as status INT, customer
     STRUCT<id: STRING>; a value that is not JSON gives null."""
+
+    message: (
+        Annotated[
+            str,
+            matching(
+                r"[A-Za-z_][A-Za-z0-9_]*([.][A-Za-z_][A-Za-z0-9_]*)*",
+                "must be the name of a message type with its package, such as shop.Order, at most 512 characters",
+                most=512,
+            ),
+        ]
+        | None
+    ) = None
+    """The message type of the values, with its package, for Protobuf. With a registry by default the first one of the
+    subject's schema."""
+
+    undecodable: Undecodable | None = None
+    """What happens when a value can't be decoded, for Avro and Protobuf: with Fail, the default, there is no plan if
+    such a record comes before the one that is found, or with after later than it, since it might have been the one;
+    with Null, record is null for it."""
+
+    @rule(
+        "has(self.configMap) != has(self.registry)",
+        "must have exactly one of configMap, registry: keep one and remove the other",
+    )
+    def _one_place(self) -> bool:
+        return (self.config_map is None) != (self.registry is None)
+
+    @rule(
+        "self.format != 'Json' || (!has(self.registry) && !has(self.undecodable))",
+        "registry and undecodable belong to the formats Avro and Protobuf: remove them or change the format",
+    )
+    def _json_is_parsed_by_spark(self) -> bool:
+        return self.format is not SchemaFormat.JSON or (self.registry is None and self.undecodable is None)
+
+    @rule(
+        "self.format == 'Protobuf' || !has(self.message)",
+        "message belongs to the format Protobuf only: remove it or change the format",
+    )
+    def _message_belongs(self) -> bool:
+        return self.format is SchemaFormat.PROTOBUF or self.message is None
+
+    @rule(
+        "self.format != 'Protobuf' || has(self.message) || has(self.registry)",
+        "a ConfigMap may have many message types: name the values' one in message",
+    )
+    def _message_is_named(self) -> bool:
+        return self.format is not SchemaFormat.PROTOBUF or self.message is not None or self.registry is not None
 
 
 class RecordTarget(ResourceModel):

@@ -45,11 +45,14 @@ from tidegate.reset.evidence import (
 )
 from tidegate.reset.model.plan import Plan
 from tidegate.reset.model.request import EvidenceLevel, RunRequest
+from tidegate.reset.model.targets import ToRecord
 from tidegate.reset.planning.counts import failed, gather_counts, histograms_by_index, histograms_of
 from tidegate.reset.planning.refusals import PlanRefused
+from tidegate.spark.decoding import MISSING, RECORD, unsigned
 from tidegate.spark.executors import in_executor
 from tidegate.spark.records import read_records
 from tidegate.spark.session import COMPILED, with_settings
+from tidegate.spark.value_schemas import value_schemas
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -59,6 +62,7 @@ _LOOK_EVERY_S: Final = 2.0
 _DIGEST_DIGITS: Final = 12
 _UTF8_BYTES: Final = 4
 _MESSAGE_LIMIT: Final = 300
+_SPELLED: Final = "spelled"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -89,7 +93,7 @@ def gather(
             notes.append(str(over))
         except PlanRefused as refused:
             notes.append(failed(refused.message))
-        except (BadConnection, PySparkException, Py4JError) as error:
+        except (BadConnection, KafkaFailure, PySparkException, Py4JError) as error:
             notes.append(bounds.over() or failed(_spoken(error)))
     topics, others = by_topic(plan, found.amounts, found.histograms)
     return Evidence(
@@ -171,20 +175,22 @@ def _samples(spark: SparkSession, request: RunRequest, plan: Plan, stable: Offse
     )
     salt = f.lit(bytearray(secrets.token_bytes(32)))
     shown = request.evidence.show_values
+    spelled = _spelled(records, request) if shown else records.withColumn(_SPELLED, f.lit(None).cast("binary"))
 
-    def measured(name: str, limit: int) -> list[Column]:
+    def measured(name: str, limit: int, spelling: str) -> list[Column]:
         digest = f.substring(f.sha2(f.concat(salt, f.col(name)), 256), 1, _DIGEST_DIGITS)
-        head = f.substring(f.col(name), 1, limit * _UTF8_BYTES) if shown else f.lit(None).cast("binary")
+        head = f.substring(f.col(spelling), 1, limit * _UTF8_BYTES) if shown else f.lit(None).cast("binary")
         return [
             f.length(name).alias(f"{name}_bytes"),
             digest.alias(f"{name}_digest"),
             head.alias(f"{name}_head"),
         ]
 
-    rows = records.select(
+    rows = spelled.select(
         *("topic", "partition", "offset", f.unix_micros("timestamp").alias("at_us")),
-        *measured("key", KEY_LIMIT),
-        *measured("value", VALUE_LIMIT),
+        *measured("key", KEY_LIMIT, "key"),
+        *measured("value", VALUE_LIMIT, _SPELLED),
+        f.length(_SPELLED).alias("whole"),
     ).toArrow()
     samples = [
         Sample(
@@ -194,11 +200,28 @@ def _samples(spark: SparkSession, request: RunRequest, plan: Plan, stable: Offse
             at=_moment(row["at_us"]),
             from_target=row["offset"] >= targets[TopicPartition(row["topic"], row["partition"])],
             key=content(row["key_bytes"], row["key_digest"], row["key_head"], KEY_LIMIT),
-            value=content(row["value_bytes"], row["value_digest"], row["value_head"], VALUE_LIMIT),
+            value=content(row["value_bytes"], row["value_digest"], row["value_head"], VALUE_LIMIT, row["whole"]),
         )
         for row in rows.to_pylist()
     ]
     return nearest(samples, targets)
+
+
+def _spelled(records: DataFrame, request: RunRequest) -> DataFrame:
+    """Records with values as a person reads them: as JSON where the target says how they are encoded in Avro or
+    Protobuf. One that can't be decoded is spelled by its bytes."""
+    from pyspark.sql import functions as f
+
+    target = request.target
+    schemas = value_schemas(target.schema) if isinstance(target, ToRecord) else None
+    if schemas is None:
+        return records.withColumn(_SPELLED, f.col("value"))
+    decoded = schemas.decoding.decoded(records)
+    rows = decoded.where(f.col(MISSING).isNotNull()).select(MISSING).distinct().collect()
+    if rows:
+        schemas.learn({unsigned(row[MISSING]) for row in rows})
+        decoded = schemas.decoding.decoded(records)
+    return decoded.withColumn(_SPELLED, f.coalesce(f.encode(f.to_json(RECORD), "utf-8"), f.col("value")))
 
 
 def _moment(microseconds: int | None) -> datetime | None:

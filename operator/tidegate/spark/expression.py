@@ -19,15 +19,13 @@ from typing import TYPE_CHECKING, Any, Final, assert_never
 from tidegate.reset.model.targets import RecordSchema
 from tidegate.reset.planning.refusals import BAD_EXPRESSION, BAD_SCHEMA, PlanRefused
 from tidegate.resources.targets import SchemaFormat
+from tidegate.spark.decoding import RECORD, Decoding
 from tidegate.spark.functions import why_not
 from tidegate.spark.implied import Implied, holds, implied
 from tidegate.spark.records import COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-
-RECORD: Final = "record"
-"""The column with the value as its schema has it."""
 
 SETTINGS: Final = {
     # Under these a session has to understand and to evaluate conditions.
@@ -61,6 +59,7 @@ _NOT_OF_THE_RECORD: Final = (
 )
 _FILTER: Final = f"{_CATALYST}.plans.logical.Filter"
 _CAST: Final = f"{_EXPRESSIONS}Cast"
+_FIELD: Final = f"{_EXPRESSIONS}GetStructField"
 _MOMENTS: Final = frozenset({"now", "today", "tomorrow", "yesterday"})
 """What Spark reads as a time of the moment, where a time is asked for."""
 
@@ -70,12 +69,15 @@ _MESSAGE_LIMIT: Final = 1000
 @dataclass(frozen=True, slots=True)
 class Condition:
     """A condition that was found good. ``columns``: those of the record that it reads. ``implied``: what it implies of
-    their bytes, which is looked at first."""
+    their bytes, which is looked at first. ``decodes``: whether values in Avro or Protobuf have to be decoded for it,
+    and ``wanted`` which of their fields; ``None``: all."""
 
     where: str
     columns: frozenset[str]
     schema: RecordSchema | None = None
     implied: Implied = ()
+    decodes: bool = False
+    wanted: frozenset[str] | None = None
 
     def holds(self) -> Column:
         """True or false for a record with :func:`with_value`; a null is false."""
@@ -85,12 +87,17 @@ class Condition:
         return coalesce(where if first is None else first & where, lit(False))
 
     def with_value(self, records: DataFrame) -> DataFrame:
-        """Records with the column ``record``, where the condition has a schema."""
-        return records if self.schema is None else _with_value(records, self.schema)
+        """Records with the column ``record``, where Spark parses it; where it ``decodes``, they have it before."""
+        if self.schema is None or self.schema.format is not SchemaFormat.JSON:
+            return records
+        return _with_value(records, self.schema, None)
 
 
-def bind(spark: SparkSession, where: str, schema: RecordSchema | None = None) -> Condition:
-    """The condition, understood under the session's ``SETTINGS``; reads nothing.
+def bind(
+    spark: SparkSession, where: str, schema: RecordSchema | None = None, decoding: Decoding | None = None
+) -> Condition:
+    """The condition, understood under the session's ``SETTINGS``; reads nothing. ``decoding``: of values that Spark
+    can't parse itself.
 
     Raises ``PlanRefused``, with Spark's own words where it objects.
     """
@@ -108,16 +115,20 @@ def bind(spark: SparkSession, where: str, schema: RecordSchema | None = None) ->
     nothing = spark.range(0).selectExpr(*(f"cast(null as {kind}) as `{name}`" for name, kind in COLUMNS.items()))
     if schema is not None:
         with _spark_objects(BAD_SCHEMA, schema.source):
-            nothing = _with_value(nothing, schema)
+            nothing = _with_value(nothing, schema, decoding)
     with _spark_objects(BAD_EXPRESSION, "spec.to.record.where"):
         understood = tree.condition(nothing.where(where))
     if not understood.deterministic() or tree.is_of_the_moment(understood):
         raise _refused("it has another answer at each evaluation: write the value, or the time, that is meant")
-    columns = set()
+    columns: set[str] = set()
     for node in tree.nodes(understood):
         _check_understood(tree, node)
         if tree.is_a(node, _ATTRIBUTE):
             columns.add(_column(str(node.name())))
+    if decoding is not None:
+        decodes = RECORD in columns
+        columns = columns - {RECORD} | ({"value"} if decodes else set())
+        return Condition(where, frozenset(columns), schema, (), decodes, _fields_of_record(tree, understood))
     if RECORD in columns:
         columns = columns - {RECORD} | {"value"}
     # A schema may have values for fields that documents lack, which no byte of theirs tells of; and say so in escapes.
@@ -125,12 +136,28 @@ def bind(spark: SparkSession, where: str, schema: RecordSchema | None = None) ->
     return Condition(where, frozenset(columns), schema, () if defaults else implied(tree, understood, record=RECORD))
 
 
-def _with_value(records: DataFrame, schema: RecordSchema) -> DataFrame:
-    from pyspark.sql.functions import col, from_json
+def _fields_of_record(tree: _Tree, understood: Any) -> frozenset[str] | None:
+    """Which fields of the column ``record`` are named; ``None`` where it is used as a whole."""
+    whole, named = 0, set()
+    for node in tree.nodes(understood):
+        if tree.is_a(node, _ATTRIBUTE) and str(node.name()) == RECORD:
+            whole += 1
+        elif tree.class_of(node) == _FIELD and tree.is_a(node.child(), _ATTRIBUTE):
+            whole -= 1
+            named.add(str(node.extractFieldName()))
+    return None if whole else frozenset(named)
+
+
+def _with_value(records: DataFrame, schema: RecordSchema, decoding: Decoding | None) -> DataFrame:
+    from pyspark.sql.functions import col, from_json, lit
 
     match schema.format:
         case SchemaFormat.JSON:
             return records.withColumn(RECORD, from_json(col("value").cast("string"), schema.text))
+        case SchemaFormat.AVRO | SchemaFormat.PROTOBUF:
+            if decoding is None:
+                raise ValueError("values of this format are decoded before")
+            return records.withColumn(RECORD, lit(None).cast(decoding.record_type()))
         case _:
             assert_never(schema.format)
 

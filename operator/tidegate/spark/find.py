@@ -16,20 +16,19 @@ by one. Behind the one of ``until`` there may be earlier records: :data:`BEYOND`
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from tidegate.clock import Clock
 from tidegate.find.windows import Pace, Search, tasks_for
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Unavailable
+from tidegate.kafka.errors import KafkaFailure, Unavailable
 from tidegate.kafka.model import Offsets, Range, TopicPartition
 from tidegate.kafka.ports import ClusterReader
 from tidegate.kafka_client.client import KafkaClient
@@ -40,13 +39,18 @@ from tidegate.reset.model.targets import Findings, ToRecord
 from tidegate.reset.planning.checks import Asked, recreated
 from tidegate.reset.planning.cluster_view import read_ahead
 from tidegate.reset.planning.planner import look_around
-from tidegate.reset.planning.refusals import BAD_EXPRESSION, TOPIC_RECREATED, PlanRefused
+from tidegate.reset.planning.refusals import TOPIC_RECREATED, UNDECODABLE_RECORD, PlanRefused
 from tidegate.reset.planning.scope import listed
 from tidegate.reset.runs.job import Tell
+from tidegate.resources.targets import Undecodable
+from tidegate.spark import decoding
 from tidegate.spark.executors import in_executor
-from tidegate.spark.expression import SETTINGS, Condition, bind, spoken
+from tidegate.spark.expression import SETTINGS, Condition, bind
+from tidegate.spark.looked import Looked, look
 from tidegate.spark.records import read_records
+from tidegate.spark.search_failures import raise_if_final
 from tidegate.spark.session import COMPILED, with_settings
+from tidegate.spark.value_schemas import ValueSchemas, value_schemas
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -57,22 +61,6 @@ BEYOND: Final = 10_000
 TELL_EVERY_S: Final = 2.0
 TRIES: Final = 3
 """Of one window, before the whole plan begins anew."""
-
-_SPARKS: Final = "org.apache.spark."
-_NOT_THE_CONDITION: Final = (
-    "org.apache.",
-    "KAFKA",
-    "INTERNAL_ERROR",
-    "FAILED_READ",
-    "java.io.",
-    "java.net.",
-    "java.nio.",
-    "java.util.concurrent.",
-    "java.lang.InterruptedException",
-    "java.lang.OutOfMemoryError",
-)
-"""Whose exceptions tell of brokers, executors and networks. What else is raised while a record is looked at, the
-condition raises: a record's value that is no regular expression, for one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +111,12 @@ def find_for_groups(
     ``tell`` hears how far the search has come, at most every ``TELL_EVERY_S``, and at its end. Raises ``PlanRefused``
     and ``KafkaFailure`` as planning does, and what ``tell`` raises.
     """
-    with with_settings(spark, {**COMPILED, **SETTINGS}):
-        condition = bind(spark, target.where, target.schema)
+    with with_settings(spark, {**COMPILED, **SETTINGS, **decoding.SETTINGS}):
+        schemas = value_schemas(target.schema)
+        condition = bind(spark, target.where, target.schema, None if schemas is None else schemas.decoding)
         ground = in_executor(spark, lambda: _look_around(requests, target))
         teller = _Teller(tell, clock, ground.total)
-        scan = _Scan(spark, requests[0].connection, condition, target, clock, teller)
+        scan = _Scan(spark, requests[0].connection, condition, schemas, target, clock, teller)
         order = (ground.beyond, ground.inside) if target.after else (ground.inside, ground.beyond)
         found: dict[TopicPartition, int] = {}
         for ranges in order:
@@ -211,14 +200,6 @@ def _starts(connection: Connection, partitions: Collection[TopicPartition]) -> O
 # --- looking at records -----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Looked:
-    """What a window has shown, by partition: matches, and how many records were out of order by their times."""
-
-    matches: Mapping[TopicPartition, int]
-    disordered: Mapping[TopicPartition, int]
-
-
 class _Scan:
     """The searches of one target, and what there is to say of them."""
 
@@ -227,6 +208,7 @@ class _Scan:
         spark: SparkSession,
         connection: Connection,
         condition: Condition,
+        schemas: ValueSchemas | None,
         target: ToRecord,
         clock: Clock,
         teller: _Teller,
@@ -234,6 +216,7 @@ class _Scan:
         self._spark = spark
         self._connection = connection
         self._condition = condition
+        self._schemas = schemas if condition.decodes else None
         self._target = target
         self._clock = clock
         self._teller = teller
@@ -241,6 +224,7 @@ class _Scan:
         self._early: Counter[TopicPartition] = Counter()
         self._stray: Counter[TopicPartition] = Counter()
         self._trimmed: Counter[TopicPartition] = Counter()
+        self._flawed: Counter[TopicPartition] = Counter()
 
     def search(
         self, ranges: Mapping[TopicPartition, Range], *, beyond: bool, pace: Pace | None
@@ -261,10 +245,14 @@ class _Scan:
                     self._trimmed.update(gone)
                     search = search.trimmed(starts)
                 else:
-                    _raise_if_final(error, last=failures >= TRIES)
+                    raise_if_final(error, last=failures >= TRIES)
                     self._clock.sleep(float(failures))
                 continue
             failures = 0
+            if looked.missing and self._schemas is not None:
+                self._schemas.learn(looked.missing)
+                continue
+            self._judge(looked)
             search = search.looked_at(window, looked.matches)
             (self._stray if beyond else self._early).update(looked.disordered)
             self._teller.looked_at(sum(r.size for r in window.values()))
@@ -278,29 +266,53 @@ class _Scan:
         wanted = {"topic", "partition", "offset", *condition.columns, *(["timestamp"] if timed else [])}
         tasks = tasks_for(window, self._spark.sparkContext.defaultParallelism)
         records = read_records(self._spark, self._connection, window, wanted, splits=tasks, reader=self._reader)
+        if self._schemas is not None:
+            records = self._schemas.decoding.narrowed(condition.wanted).decoded(records)
         match = condition.holds()
         odd: Column = f.lit(False)
+        counts: Column = f.lit(True)
         if target.since is not None:
-            early = f.col("timestamp") < _moment(target.since)
-            match, odd = ~early & match, early
+            odd = f.col("timestamp") < _moment(target.since)
+            counts = ~odd
         if beyond and target.until is not None:
-            stray = f.col("timestamp") < _moment(target.until)
-            match, odd = stray & match, stray
-        best = f.max if target.after else f.min
-        rows = (
-            condition.with_value(records)
-            .select("topic", "partition", "offset", match.alias("match"), odd.alias("odd"))
-            .where("match or odd")
-            .groupBy("topic", "partition")
-            .agg(best(f.when(f.col("match"), f.col("offset"))).alias("match"), f.count_if("odd").alias("odd"))
-            .collect()
+            odd = f.col("timestamp") < _moment(target.until)
+            counts = counts & odd
+        shown = condition.with_value(records).select(
+            *("topic", "partition", "offset", (counts & match).alias("match"), odd.alias("odd")),
+            *((counts & f.col(decoding.FLAW).isNotNull()).alias("flawed"), decoding.FLAW, decoding.MISSING)
+            if self._schemas is not None
+            else (),
         )
-        matches = {TopicPartition(r["topic"], r["partition"]): r["match"] for r in rows if r["match"] is not None}
-        return Looked(matches, {TopicPartition(r["topic"], r["partition"]): r["odd"] for r in rows if r["odd"]})
+        return look(shown, after=target.after, decoded=self._schemas is not None)
+
+    def _judge(self, looked: Looked) -> None:
+        """Raises ``PlanRefused`` where a value that can't be decoded comes before what was found, and nobody has said
+        what that means."""
+        schema = self._target.schema
+        before = {
+            p: flawed
+            for p, flawed in looked.flawed.items()
+            if p not in looked.matches or (flawed.offset > looked.matches[p]) == self._target.after
+        }
+        if not before or schema is None:
+            return
+        if schema.undecodable is Undecodable.FAIL:
+            p, flawed = min(before.items())
+            raise PlanRefused(
+                UNDECODABLE_RECORD,
+                f"spec.to.record.valueSchema: the value of the record of {p} at offset {flawed.offset} can't be "
+                f"decoded: {flawed.why}. It might be the one: correct the schema, search elsewhere by from and until, "
+                "or let record be null for such values (undecodable: Null)",
+            )
+        self._flawed.update({p: flawed.count for p, flawed in before.items()})
 
     def notes(self, ground: Ground) -> Iterator[str]:
         """Sentences for a person: what was looked at, and what may have been overlooked."""
         yield f"Looked at {self._teller.read:,} of {ground.total:,} offsets between the bounds"
+        if self._schemas is not None and self._schemas.note:
+            yield self._schemas.note
+        if self._flawed:
+            yield f"Their values can't be decoded, so that record was null for them: {_named(self._flawed)}"
         if self._trimmed:
             yield (
                 f"Deleted while they were searched: records of {_named(self._trimmed)}; the search went on from where "
@@ -329,40 +341,6 @@ def _moment(at: datetime) -> Column:
     from pyspark.sql.functions import lit, timestamp_micros
 
     return timestamp_micros(lit(round(at.timestamp() * 1_000_000)))
-
-
-def _raise_if_final(error: Exception, *, last: bool) -> None:
-    """Raises ``PlanRefused`` for a condition that can't be evaluated, and a ``KafkaFailure`` after the last try.
-
-    What the condition fails on may be in the exception's message, so that one is never told.
-    """
-    kind, text = _root(error)
-    if "AuthorizationException" in kind or "AuthenticationException" in kind:
-        raise NotAuthorized(f"records can't be read: {text}") from error
-    if not kind.startswith(_NOT_THE_CONDITION):
-        raise PlanRefused(
-            BAD_EXPRESSION, f"spec.to.record.where fails on a record, which is not shown: {kind}"
-        ) from None
-    if last:
-        raise Unavailable(f"records can't be read: {text}") from error
-
-
-def _root(error: Exception) -> tuple[str, str]:
-    """Class and message of the Java exception that began it, or Spark's name for what went wrong."""
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
-
-    if isinstance(error, PySparkException):
-        return error.getCondition() or _SPARKS, spoken(error)
-    if not isinstance(error, Py4JJavaError):
-        return _SPARKS, str(error)
-    found: Any = error.java_exception
-    while found.getCause() is not None:
-        found = found.getCause()
-    kind = str(found.getClass().getName())
-    # SparkArithmeticException, SparkRuntimeException and the like are an expression's; SparkException is a job's.
-    of_expressions = re.fullmatch(r"org\.apache\.spark\.(Spark\w+Exception)", kind)
-    return of_expressions[1] if of_expressions else kind, " ".join(str(found.getMessage()).split())
 
 
 class _Teller:

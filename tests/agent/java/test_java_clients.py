@@ -32,6 +32,7 @@ CLASSIC = Java("4.3.1", "classic")
 OLDEST = Java("2.8.2", "classic")
 BOOT = Java("3.9.2", packaging=Packaging.BOOT)
 SMALLRYE = Java(SMALLRYE_CLIENT, packaging=Packaging.SMALLRYE)
+QUARKUS = Java(SMALLRYE_CLIENT, packaging=Packaging.QUARKUS)
 STREAMS = Java("3.9.2", packaging=Packaging.STREAMS)
 BOTH = (NEWEST, OLDEST)
 
@@ -180,6 +181,27 @@ def test_commits_of_smallrye(quiet_scene: Scene, jvms: Jvms, commit: str) -> Non
     """By each strategy of its Kafka connector, which is Quarkus'."""
     start = partial(quiet_scene.application, jvms(SMALLRYE).application, style="smallrye-listener", commit=commit)
     java_scenes.its_commits_go_on_after_resets(quiet_scene, start)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("commit", ["throttled", "latest", "ignore"])
+def test_commits_of_quarkus(quiet_scene: Scene, control_topic: str, commit: str) -> None:
+    """The application that Quarkus starts, which a process does once."""
+    with JavaProcess(QUARKUS, agent_environment(control_topic)) as jvm:
+        start = partial(quiet_scene.application, jvm.application, style="quarkus-listener", commit=commit)
+        java_scenes.its_commits_go_on_after_resets(quiet_scene, start)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("group", java_scenes.KINDS_OF_GROUPS)
+@pytest.mark.parametrize("commit", ["throttled", "ignore"])
+def test_commits_of_quarkus_without_the_agent(quiet_scene: Scene, tmp_path: Path, commit: str, group: str) -> None:
+    protocol, config = java_scenes.KINDS_OF_GROUPS[group]
+    with JavaProcess(replace(QUARKUS, protocol=protocol), {}) as jvm:
+        start = partial(
+            quiet_scene.application, jvm.application, style="quarkus-listener", commit=commit, config=config
+        )
+        java_scenes.its_commits_go_on_after_a_run(quiet_scene, start, tmp_path)
 
 
 @contextmanager

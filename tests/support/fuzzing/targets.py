@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from support.fuzzing import connect, kafka, mirror, resources, stored
+from support.fuzzing import connect, kafka, mirror, resources, stored, values
 from support.fuzzing.target import Target
 
 TARGETS: Final[tuple[Target, ...]] = (
@@ -18,6 +18,7 @@ TARGETS: Final[tuple[Target, ...]] = (
     *mirror.TARGETS,
     *stored.TARGETS,
     *resources.TARGETS,
+    *values.TARGETS,
 )
 
 _SERVERS_TIME: Final = "a time that the API server itself has written, or has checked by its schema"

@@ -14,11 +14,12 @@ from tidegate.connection.credentials import (
     digest_of,
     file_contents,
     keys_by_secret,
-    needed,
-    secrets_of,
+    keys_for_kafka,
+    keys_for_registry,
+    registry_by,
 )
 from tidegate.connection.files import ConnectionFiles, FilesFailure
-from tidegate.kafka.connection import AuthenticationType
+from tidegate.kafka.connection import AuthenticationType, Registry
 from tidegate.resources.base import parse_spec
 from tidegate.resources.connection import KafkaConnectionSpec
 
@@ -44,7 +45,7 @@ OAUTH = {
 def test_plaintext_needs_no_secret() -> None:
     spec = spec_of()
 
-    assert keys_by_secret(needed(spec)) == {}
+    assert keys_by_secret(spec) == {}
     connection = connection_in(spec, Path("/run"))
     assert (connection.tls, connection.ca_file, connection.authentication.type) == (
         False,
@@ -168,8 +169,8 @@ CONNECT = {
 def test_what_connects_workers_need_is_read_and_is_not_for_jobs(tmp_path: Path) -> None:
     spec = spec_of(connect=[CONNECT, {"name": "plain", "url": "http://connect:8083"}])
 
-    assert secrets_of(spec) == ("ca", "connect")
-    assert keys_by_secret(needed(spec)) == {}
+    assert keys_by_secret(spec) == {"ca": ("ca.crt", "old.crt"), "connect": ("pw",)}
+    assert keys_for_kafka(spec) == keys_for_registry(spec) == {}
     contents = file_contents(spec, {"ca": {"ca.crt": PEM, "old.crt": PEM}, "connect": {"pw": b"secret"}})
     files = ConnectionFiles(tmp_path / "files")
     folder = files.put("uid", contents)
@@ -186,3 +187,21 @@ def test_what_connects_workers_need_is_read_and_is_not_for_jobs(tmp_path: Path) 
 def test_a_secret_of_connects_workers_that_is_not_there_is_named() -> None:
     with pytest.raises(UnusableSecret, match=r"spec.connect\[0\].authentication.passwordSecret.*Secret connect"):
         file_contents(spec_of(connect=[CONNECT]), {"ca": {"ca.crt": PEM, "old.crt": PEM}, "connect": None})
+
+
+def test_a_schema_registry_has_secrets_of_its_own() -> None:
+    """Jobs that do not ask it are not given them (``keys_for_kafka``)."""
+    password = {"secretName": "registry", "password": "pw"}
+    basic = {"type": "basic", "username": "me", "passwordSecret": password}
+    registry = {"url": "https://registry:8081", "tls": TRUSTED, "authentication": basic}
+    spec = spec_of(authentication=SCRAM, schemaRegistry=registry)
+
+    assert keys_by_secret(spec) == {"login": ("pw",), "ca": ("ca.crt",), "registry": ("pw",)}
+    assert keys_for_kafka(spec) == {"login": ("pw",)}
+    assert keys_for_registry(spec) == {"ca": ("ca.crt",), "registry": ("pw",)}
+    assert registry_by(spec, lambda s, k: Path("/etc", s, k)) == Registry(
+        "https://registry:8081", Path("/etc/ca/ca.crt"), "me", Path("/etc/registry/pw")
+    )
+    assert registry_by(spec_of(), lambda s, k: Path("/etc", s, k)) is None
+    with pytest.raises(UnusableSecret, match=r"authentication\.passwordSecret: there is no Secret"):
+        file_contents(spec, {"login": {"pw": b"x"}, "ca": {"ca.crt": PEM}, "registry": None})

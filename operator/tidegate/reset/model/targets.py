@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from tidegate.jobs.storage import Storage
-from tidegate.kafka.connection import Connection
+from tidegate.kafka.connection import Connection, Registry
 from tidegate.kafka.model import TopicPartition
 from tidegate.kafka.numbers import Offset, PartitionNumber
-from tidegate.resources.targets import NoMatch, SchemaFormat
+from tidegate.resources.targets import NoMatch, SchemaFormat, Undecodable
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +125,21 @@ class Undo:
 
 @dataclass(frozen=True, slots=True)
 class RecordSchema:
-    """What values hold. ``text``: the schema, in the format's words; ``source``: where it was read, for a person."""
+    """What values hold. ``text``: the schema, in the format's words, where it is not in a registry; ``source``: where
+    it was read, for a person.
+
+    ``message``: the type of Protobuf's messages; empty: the first one. ``registry``: where ``subject`` has it, in
+    ``version``, ``None`` for the latest. ``undecodable``: of values in Avro and Protobuf.
+    """
 
     format: SchemaFormat
     text: str
     source: str
+    message: str = ""
+    registry: Registry | None = None
+    subject: str = ""
+    version: int | None = None
+    undecodable: Undecodable = Undecodable.FAIL
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,8 @@ BAD_EXPRESSION: Final = "BadExpression"
 
 BAD_SCHEMA: Final = "BadSchema"
 
+UNDECODABLE_RECORD: Final = "UndecodableRecord"
+
 
 class PlanRefused(Exception):
     """There is no plan for this request; asking again unchanged does not help.

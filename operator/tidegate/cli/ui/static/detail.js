@@ -94,7 +94,9 @@ function steps(list, phase) {
     "ol",
     { class: "steps", "aria-label": "Phases" },
     items.map((each, index) => {
-      const is = index < now || ENDS[phase] ? (each === phase && ENDS[phase] === "bad" ? "bad" : "done") : index === now ? "now" : "later";
+      // What ended badly is the end, and the phase that came to it.
+      const isBad = ENDS[phase] === "bad" && index >= now - 1;
+      const is = isBad ? "bad" : index < now || ENDS[phase] ? "done" : index === now ? "now" : "later";
       const words = { done: "done", now: "now", later: "not yet", bad: "ended so" };
       return h(
         "li",
@@ -205,7 +207,7 @@ function journal(list) {
     "details",
     { "data-key": "journal" },
     h("summary", {}, `Journal, ${list.length} ${list.length === 1 ? "line" : "lines"}`),
-    h("div", { class: "scroll" }, h("table", {}, h("tbody", {}, list.map((each) => h("tr", {}, h("td", { class: "nowrap soft" }, each.at), h("td", { class: "nowrap" }, spaced(each.phase), each.round ? ` (round ${each.round})` : ""), h("td", {}, foreign(each.message))))))),
+    h("div", { class: "scroll" }, h("table", { class: "stacks" }, h("tbody", {}, list.map((each) => h("tr", {}, h("td", { class: "nowrap soft" }, each.at), h("td", { class: "nowrap" }, spaced(each.phase), each.round ? ` (round ${each.round})` : ""), h("td", {}, foreign(each.message))))))),
   );
 }
 
@@ -218,7 +220,7 @@ function conditions(list) {
     h(
       "div",
       { class: "scroll" },
-      h("table", {}, h("thead", {}, h("tr", {}, ["type", "status", "reason", "message", "since"].map((each) => h("th", { scope: "col" }, each)))), h("tbody", {}, list.map((c) => h("tr", {}, h("td", {}, foreign(c.type)), h("td", {}, foreign(c.status)), h("td", {}, foreign(c.reason)), h("td", {}, foreign(c.message)), h("td", { class: "nowrap soft" }, since(c.lastTransitionTime)))))),
+      h("table", { class: "stacks" }, h("thead", {}, h("tr", {}, ["type", "status", "reason", "message", "since"].map((each) => h("th", { scope: "col" }, each)))), h("tbody", {}, list.map((c) => h("tr", {}, h("td", {}, foreign(c.type)), h("td", {}, foreign(c.status)), h("td", {}, foreign(c.reason)), h("td", {}, foreign(c.message)), h("td", { class: "nowrap soft" }, since(c.lastTransitionTime)))))),
     ),
   );
 }

@@ -1,5 +1,6 @@
 package smallrye;
 
+import channel.Records;
 import com.fasterxml.jackson.databind.JsonNode;
 import driven.DrivenApplication;
 import driven.DrivenApplication.Kind;

@@ -1,4 +1,4 @@
-package smallrye;
+package channel;
 
 import driven.Job;
 import driven.Out;
@@ -14,7 +14,7 @@ public class Records {
   private static volatile Job job;
   private static volatile Out out;
 
-  static void goTo(Job newJob, Out newOut) {
+  public static void goTo(Job newJob, Out newOut) {
     job = newJob;
     out = newOut;
   }

@@ -1,0 +1,68 @@
+"""What a look at a window of records has shown: a row for each partition in which something was."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tidegate.kafka.model import TopicPartition
+from tidegate.spark.decoding import FLAW, MISSING, unsigned
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class Flawed:
+    """Values that can't be decoded: how many, and of that one which is searched first where it is and why."""
+
+    count: int
+    offset: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What a window has shown, by partition: matches, how many records were out of order by their times, and those that
+    could not be decoded. ``missing``: ids of schemas without which it has shown nothing yet."""
+
+    matches: Mapping[TopicPartition, int]
+    disordered: Mapping[TopicPartition, int]
+    flawed: Mapping[TopicPartition, Flawed] = field(default_factory=dict)
+    missing: frozenset[int] = frozenset()
+
+
+def look(shown: DataFrame, *, after: bool, decoded: bool) -> Looked:
+    """From records with ``match`` and ``odd``; where they are ``decoded``, also ``flawed`` and what decoding tells."""
+    from pyspark.sql import functions as f
+
+    wanted = "match or odd" + (f" or flawed or {MISSING} is not null" if decoded else "")
+    best = f.max if after else f.min
+    found = [best(f.when(f.col("match"), f.col("offset"))).alias("match"), f.count_if("odd").alias("odd")]
+    rows = (
+        shown.where(wanted).groupBy("topic", "partition").agg(*found, *(_of_flaws(after) if decoded else ())).collect()
+    )
+    return _looked(rows, decoded=decoded)
+
+
+def _of_flaws(after: bool) -> list[Column]:
+    from pyspark.sql import functions as f
+
+    offset = f.when(f.col("flawed"), f.col("offset"))
+    return [
+        f.count_if("flawed").alias("flaws"),
+        (f.max if after else f.min)(offset).alias("flawed"),
+        (f.max_by if after else f.min_by)(FLAW, offset).alias("why"),
+        f.collect_set(MISSING).alias("missing"),
+    ]
+
+
+def _looked(rows: Sequence[Any], *, decoded: bool) -> Looked:
+    of = {TopicPartition(r["topic"], r["partition"]): r for r in rows}
+    return Looked(
+        {p: r["match"] for p, r in of.items() if r["match"] is not None},
+        {p: r["odd"] for p, r in of.items() if r["odd"]},
+        {p: Flawed(r["flaws"], r["flawed"], r["why"]) for p, r in of.items() if decoded and r["flaws"]},
+        frozenset(unsigned(n) for r in rows for n in (r["missing"] if decoded else ())),
+    )
