@@ -28,6 +28,8 @@ from tidegate.control.records import (
     ClaimKey,
     Hold,
     HoldKey,
+    Limit,
+    LimitKey,
     Outcome,
     PartitionKey,
     PartitionSeen,
@@ -248,6 +250,33 @@ def test_a_released_hold_is_gone_and_the_other_holders_stay(world: World) -> Non
 
     assert list(world.control.read().holders(GROUP, P0)) == [key(holder="pause/c/2")]
     assert list(world.another().read().holders(GROUP, P0)) == [key(holder="pause/c/2")]
+
+
+def test_a_limit_is_read_as_soon_as_it_is_written_and_is_gone_once_it_is_released(world: World) -> None:
+    world.control.ensure()
+    limit = LimitKey(GROUP, P0.topic, P0.partition, "reset/u/one")
+    said = Limit(30, "a replay", 5_000, "c")
+    epochs = world.control.limit({limit: said})
+    assert epochs[limit] >= 1
+    read = world.control.read()
+    assert read.limits[limit].limit == said
+    assert read.limits[limit].epoch == epochs[limit]
+    assert not read.holds
+    again = world.control.limit({limit: said})
+    assert again[limit] > epochs[limit]
+    hold = key(holder="reset/u/one")
+    world.control.hold({hold: Hold()})
+    world.control.release([limit, hold])
+    read = world.control.read()
+    assert (dict(read.limits), dict(read.holds)) == ({}, {})
+
+
+def test_a_limit_that_is_not_of_the_contract_is_refused(world: World) -> None:
+    world.control.ensure()
+    limit = LimitKey(GROUP, P0.topic, P0.partition, "reset/u/one")
+    with pytest.raises(Refused):
+        world.control.limit({limit: Limit(-1)})
+    assert not world.control.read().limits
 
 
 def test_what_another_client_has_written_is_in_the_next_reading(world: World) -> None:

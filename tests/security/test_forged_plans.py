@@ -19,7 +19,7 @@ from tidegate.reset.codec import decode_request, encode_request
 from tidegate.reset.confined import ConfinedRunStore
 from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.model.plan import PartitionPlan, Plan
-from tidegate.reset.model.request import EvidenceSettings, FleetRequest, PlanLimits, RunRequest, Selection
+from tidegate.reset.model.request import EvidenceSettings, FleetRequest, PlanLimits, RunRequest, Selection, Until
 from tidegate.reset.model.targets import (
     ByDuration,
     FromBackup,
@@ -40,6 +40,7 @@ from tidegate.reset.planning.planner import make_plan
 from tidegate.reset.runs import job
 from tidegate.reset.runs.request import run_name
 from tidegate.reset.store import ForgedRun, Run
+from tidegate.resources.replay import Then
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 Forge = Callable[[dict[str, Any]], None]
@@ -433,6 +434,7 @@ CHANGED = (
     replace(REQUEST, observed=True),
     replace(REQUEST, limits=PlanLimits("kafka", partitions=1)),
     replace(REQUEST, limits=PlanLimits("kafka", records_replayed=1)),
+    *(replace(REQUEST, until=Until(then, timedelta(hours=1), records=n)) for then in Then for n in (1, 2)),
     *(replace(REQUEST, target=target) for target in TARGETS),
 )
 
@@ -448,6 +450,7 @@ def test_whatever_is_asked_and_planned_has_a_digest_of_its_own() -> None:
     runs = [Run(request) for request in CHANGED]
     plans = [PLAN, replace(PLAN, notes=("x",)), replace(PLAN, partitions=())]
     plans += [replace(PLAN, partitions=(replace(PLAN.partitions[0], target=2),))]
+    plans += [replace(PLAN, partitions=(replace(PLAN.partitions[0], end=end, returns=True),)) for end in (3, 4)]
     runs += [Run(REQUEST, plan=plan) for plan in plans]
 
     assert len({digest_of(run) for run in runs}) == len(runs)

@@ -20,6 +20,8 @@ from tidegate.control.records import (
     Hold,
     HoldKey,
     Key,
+    Limit,
+    LimitKey,
     PartitionKey,
     PartitionSeen,
     Run,
@@ -54,8 +56,8 @@ class FakeControlTopics:
     """Implements `tidegate.control.ports.ControlTopics`. Thread-safe.
 
     `ack`, `garble` and `lose` are what agents and others do to the topics; `failure` is raised by every call while it
-    is set. `writes` lists what was written through this client: ("hold", "release", "partition", "clock", "claim",
-    "withdraw" or "run", key).
+    is set. `writes` lists what was written through this client: ("hold", "limit", "release", "partition", "clock",
+    "claim", "withdraw" or "run", key).
     `now_ms` is the broker's clock. `operator`: as whose newest process it writes; empty: as nobody's.
     """
 
@@ -155,7 +157,17 @@ class FakeControlTopics:
                 epochs[key] = self._append("hold", key, hold) or self._append("hold", key, hold)
         return epochs
 
-    def release(self, keys: Iterable[HoldKey]) -> None:
+    def limit(self, limits: Mapping[LimitKey, Limit]) -> Mapping[LimitKey, int]:
+        self._answer()
+        self._check(limits)
+        with self.topics.lock:
+            self._need_control(len(limits))
+            return {
+                key: self._append("limit", key, limit) or self._append("limit", key, limit)
+                for key, limit in limits.items()
+            }
+
+    def release(self, keys: Iterable[HoldKey | LimitKey]) -> None:
         self._answer()
         with self.topics.lock:
             if self.topics.control_exists:
@@ -206,6 +218,7 @@ class FakeControlTopics:
     @staticmethod
     def _check(
         records: Mapping[HoldKey, Hold]
+        | Mapping[LimitKey, Limit]
         | Mapping[PartitionKey, PartitionSeen | None]
         | Mapping[ClaimKey, Claim]
         | Mapping[RunKey, Run | None],

@@ -23,6 +23,7 @@ from typing import Final
 from support.fake_audit import FakeAuditLog
 from support.fake_control import FakeControlTopics
 from support.fake_offset_retention import FakeOffsetRetention
+from tidegate.control.gates import Limited
 from tidegate.control.records import Ack
 from tidegate.control.standing import managed_members
 from tidegate.kafka import streams
@@ -1392,7 +1393,7 @@ class FakeConsumer:
             self._closing.pop(gone, None)
             self._obeyed.pop(gone, None)
         for partition in sorted(self._positions):
-            epoch = topics.gates.epoch(self.group_id, partition)
+            epoch = topics.gates.epoch(self.group_id, partition) or self._epoch_of_limit(partition)
             if epoch is not None:
                 due = self._closing.setdefault(partition, now + self.drain_s)
                 if now >= due and self._obeyed.get(partition) != epoch:
@@ -1411,6 +1412,22 @@ class FakeConsumer:
             elif partition not in self._obeyed:
                 self._ack(partition, -1)
 
+    def _limits(self, partition: TopicPartition) -> list[Limited]:
+        limits = self.kafka.control.topics.gates.limits.items()
+        return [limited for k, limited in limits if (k.group, k.topic_partition) == (self.group_id, partition)]
+
+    def _epoch_of_limit(self, partition: TopicPartition) -> int | None:
+        """``None``: it has not come to one. What is closed is judged by what is committed: the group may be reset."""
+        limits = self._limits(partition)
+        at = self._positions[partition]
+        if self._obeyed.get(partition, -1) >= 0:
+            commit = self.kafka._offsets_of(self.group_id).get(partition)
+            at = commit.offset if commit is not None else at
+        if not limits or at < min(limited.limit.offset for limited in limits):
+            return None
+        self._positions[partition] = at
+        return max(limited.epoch for limited in limits)
+
     def _ack(self, partition: TopicPartition, epoch: int) -> None:
         """``epoch``: of the closed gate, or −1: it is open, as of the control topic's end."""
         control, position = self.kafka.control, self._positions[partition]
@@ -1423,8 +1440,10 @@ class FakeConsumer:
             return position
         log = self.kafka._log(partition)
         position = max(position, log.start)
+        limits = self._limits(partition) if self.managed else []
+        end = min([log.end, *(limited.limit.offset for limited in limits)])
         for _ in range(self.records_per_poll):
-            if position >= log.end:
+            if position >= end:
                 break
             if position in log.records:
                 self.read.append((partition, position))

@@ -19,8 +19,10 @@ from tidegate.cli.screen import Screen
 from tidegate.clock import SystemClock
 from tidegate.kube.client import KubeClient
 from tidegate.kube.ports import RESETS
+from tidegate.printable import visible
 from tidegate.resources.base import InvalidResource, parse_spec
 from tidegate.resources.offset_reset import OffsetResetSpec, parse_offset_reset
+from tidegate.resources.replay import Then
 from tidegate.resources.reset import ApprovalMode
 
 _TARGETS: Final[Mapping[str, tuple[str, str, Callable[[str], Any]]]] = {
@@ -34,6 +36,13 @@ _TARGETS: Final[Mapping[str, tuple[str, str, Callable[[str], Any]]]] = {
 """By option, the member of ``spec.to``, what it takes, and how that is read."""
 
 _ENDS: Final = ("to_earliest", "to_latest")
+
+_UNTIL: Final[Mapping[str, tuple[str, str, Callable[[str], Any], str]]] = {
+    "until": ("timestamp", "TIME", str, "end the replay before the first record at or after this time"),
+    "until_offset": ("offset", "N", int, "end it before this offset of every partition"),
+    "until_records": ("records", "N", int, "end it after so many offsets of each partition"),
+}
+"""By option, the member of ``spec.until``, what it takes, how that is read, and what it means."""
 
 
 def reset_parser() -> argparse.ArgumentParser:
@@ -54,6 +63,16 @@ def reset_parser() -> argparse.ArgumentParser:
     target.add_argument("--to-latest", action="store_true", help="to its end")
     for option, (_, shown, _read) in _TARGETS.items():
         target.add_argument(f"--{option.replace('_', '-')}", metavar=shown)
+    end = parser.add_mutually_exclusive_group()
+    for option, (_, shown, _read, meaning) in _UNTIL.items():
+        end.add_argument(f"--{option.replace('_', '-')}", metavar=shown, help=meaning)
+    parser.add_argument(
+        "--then",
+        choices=[then.value for then in Then],
+        help="where the group goes on once the replay has ended: where it was before (Return, as without this option), "
+        "or at the end",
+    )
+    parser.add_argument("--within", metavar="DURATION", help="how long the replay may take (24h)")
     parser.add_argument("--manual", action="store_true", help="ask in your name, and wait for an approval of the plan")
     add_making(parser)
     add_waiting(parser, "15m")
@@ -86,6 +105,9 @@ def manifest(options: argparse.Namespace) -> dict[str, Any]:
             {"topic": each.topic, **({} if each.partitions is None else {"partitions": [*each.partitions]})}
             for each in topics
         ]
+    until = _until(options)
+    if until is not None:
+        spec["until"] = until
     if options.manual:
         spec["approval"] = "Manual"
     name = {"name": options.name} if options.name is not None else {"generateName": "reset-"}
@@ -127,6 +149,22 @@ def in_own_name(asked: Mapping[str, Any], own_name: Callable[[], str]) -> Mappin
     if asked["spec"].get("approval") != ApprovalMode.MANUAL:
         return asked
     return {**asked, "spec": {**asked["spec"], "requester": own_name()}}
+
+
+def _until(options: argparse.Namespace) -> dict[str, Any] | None:
+    """``spec.until``; ``None``: the replay goes on to the end of the log. Raises ``UsageError``."""
+    more = {name: value for name in ("then", "within") if (value := getattr(options, name)) is not None}
+    for option, (member, shown, read, _) in _UNTIL.items():
+        given = getattr(options, option)
+        if given is None:
+            continue
+        try:
+            return {member: read(given), **more}
+        except ValueError:
+            raise UsageError(f"--{option.replace('_', '-')} takes {shown}, not {visible(given)}") from None
+    if more:
+        raise UsageError("--then and --within belong to --until, --until-offset or --until-records: add one of them")
+    return None
 
 
 def _target(options: argparse.Namespace) -> dict[str, Any]:

@@ -61,7 +61,9 @@ def _reset_rows(status: OffsetResetStatus) -> Iterator[Row]:
     """Records of a search, or groups of a fleet. Of one group's partitions it is told only at the end which have begun
     at their target."""
     fleet, search = status.fleet, status.search
-    if search is not None and status.phase in (ResetPhase.PENDING, ResetPhase.PLANNING):
+    if status.replay is not None and status.phase is ResetPhase.REPLAYING:
+        yield Row("replayed", status.replay.read, status.replay.records)
+    elif search is not None and status.phase in (ResetPhase.PENDING, ResetPhase.PLANNING):
         yield Row("records", search.records_read, search.records_total)
     elif fleet is not None:
         yield Row("groups", fleet.reset + fleet.failed + fleet.refused + fleet.put_back, fleet.groups)

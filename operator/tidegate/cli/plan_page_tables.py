@@ -74,10 +74,11 @@ def partitions(partitions: Sequence[PartitionPlan]) -> Iterator[str]:
 def _partition(p: PartitionPlan) -> str:
     committed = "none" if p.committed is None else f"{p.committed:,}"
     clamped = "" if p.clamped is None else f'<small class="skip">clamped to {p.clamped.lower()}</small>'
+    ends = "" if p.end is None else f"<small>up to {p.end:,}</small>"
     return (
         f'<tr><td class="name">{foreign(visible(str(p.topic_partition)))}</td><td>{_position(p)}</td>'
         f'<td class="n">{p.earliest:,}</td><td class="n">{committed}</td>'
-        f'<td class="n"><b>{p.target:,}</b>{clamped}</td><td class="n">{p.latest:,}</td>'
+        f'<td class="n"><b>{p.target:,}</b>{clamped}{ends}</td><td class="n">{p.latest:,}</td>'
         f'<td class="n {"again" if p.replayed else "soft"}">{p.replayed:,}</td>'
         f'<td class="n {"skip" if p.skipped else "soft"}">{p.skipped:,}</td>'
         f'<td class="soft nowrap">{_times_of(p)}</td></tr>'

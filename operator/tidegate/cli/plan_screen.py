@@ -234,7 +234,9 @@ def _groups(groups: Sequence[GroupPlan], waves: Sequence[int]) -> Table:
 def _partitions(partitions: Sequence[PartitionPlan]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style=_FAINT, pad_edge=False)
     table.add_column("partition", overflow="fold")
-    for name in ("log start", "committed", "target", "log end", "read again", "skipped"):
+    ends = any(p.end is not None for p in partitions)
+    columns = ("log start", "committed", "target", *(("end",) if ends else ()), "log end", "read again", "skipped")
+    for name in columns:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("first and last record that moves")
     for p in partitions[:MAX_ROWS]:
@@ -243,6 +245,7 @@ def _partitions(partitions: Sequence[PartitionPlan]) -> Table:
             f"{p.earliest:,}",
             "none" if p.committed is None else f"{p.committed:,}",
             Text(f"{p.target:,}" + ("" if p.clamped is None else "!"), _WARN if p.clamped is not None else "bold"),
+            *(("" if p.end is None else f"{p.end:,}",) if ends else ()),
             f"{p.latest:,}",
             Text(f"{p.replayed:,}", _AGAIN if p.replayed else _FAINT),
             Text(f"{p.skipped:,}", _SKIPPED if p.skipped else _FAINT),

@@ -16,7 +16,18 @@ from tidegate.audit.records import AuditTopic
 from tidegate.cluster import Kafka
 from tidegate.control.gates import Gates
 from tidegate.control.ports import ControlTopics
-from tidegate.control.records import Claim, ClaimKey, Hold, HoldKey, PartitionKey, PartitionSeen, Run, RunKey
+from tidegate.control.records import (
+    Claim,
+    ClaimKey,
+    Hold,
+    HoldKey,
+    Limit,
+    LimitKey,
+    PartitionKey,
+    PartitionSeen,
+    Run,
+    RunKey,
+)
 from tidegate.kafka.capabilities import Capabilities
 from tidegate.kafka.errors import Refused
 from tidegate.kafka.model import Cluster, Group, LogBounds, Offsets, RecordHead, Topic, TopicPartition
@@ -160,7 +171,10 @@ class _ReadOnlyControl:
     def hold(self, holds: Mapping[HoldKey, Hold]) -> Mapping[HoldKey, int]:  # noqa: ARG002
         self._refuse("write holds")
 
-    def release(self, keys: Iterable[HoldKey]) -> None:  # noqa: ARG002
+    def limit(self, limits: Mapping[LimitKey, Limit]) -> Mapping[LimitKey, int]:  # noqa: ARG002
+        self._refuse("write limits")
+
+    def release(self, keys: Iterable[HoldKey | LimitKey]) -> None:  # noqa: ARG002
         self._refuse("release holds")
 
     def write_partitions(self, records: Mapping[PartitionKey, PartitionSeen | None]) -> None:  # noqa: ARG002

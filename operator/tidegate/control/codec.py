@@ -116,7 +116,11 @@ def encode_value(value: Value) -> bytes | None:
             said |= _version_said(value.version)
             return _json({"drain_timeout_ms": value.drain_timeout_ms, "reason": value.reason, **said})
         case Limit():
-            return _json({"drain_timeout_ms": value.drain_timeout_ms, "offset": value.offset, "reason": value.reason})
+            said = {"connection": value.connection} if value.connection else {}
+            said |= _version_said(value.version)
+            return _json(
+                {"drain_timeout_ms": value.drain_timeout_ms, "offset": value.offset, "reason": value.reason, **said}
+            )
         case PartitionSeen(initial=True):
             return _json({INITIAL: True})
         case PartitionSeen():
@@ -223,7 +227,7 @@ def _value(key: Key, body: Mapping[str, Any]) -> Value:
             return Hold(_text(body, "reason"), drain_timeout_ms, _connection(body), _version(body))
         case LimitKey():
             offset, drain_timeout_ms = _number(body, "offset", _INT64), _number(body, "drain_timeout_ms", _DRAIN_MS)
-            return Limit(offset, _text(body, "reason"), drain_timeout_ms)
+            return Limit(offset, _text(body, "reason"), drain_timeout_ms, _connection(body), _version(body))
         case PartitionKey():
             return _seen(body)
         case ClockKey():

@@ -60,6 +60,10 @@ class Limited:
     epoch: int
     limit: Limit
 
+    def says(self, limit: Limit) -> bool:
+        """As of a hold."""
+        return (self.limit == limit and self.epoch >= LEAST_EPOCH) or self.limit.is_newer
+
 
 @dataclass(slots=True)
 class Gates:

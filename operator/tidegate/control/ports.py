@@ -9,7 +9,18 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
 from tidegate.control.gates import Gates
-from tidegate.control.records import Claim, ClaimKey, Hold, HoldKey, PartitionKey, PartitionSeen, Run, RunKey
+from tidegate.control.records import (
+    Claim,
+    ClaimKey,
+    Hold,
+    HoldKey,
+    Limit,
+    LimitKey,
+    PartitionKey,
+    PartitionSeen,
+    Run,
+    RunKey,
+)
 
 
 class ControlTopics(Protocol):
@@ -66,8 +77,13 @@ class ControlTopics(Protocol):
         """
         ...
 
-    def release(self, keys: Iterable[HoldKey]) -> None:
-        """Write tombstones. Releasing what is not held does nothing, nor does releasing without a control topic."""
+    def limit(self, limits: Mapping[LimitKey, Limit]) -> Mapping[LimitKey, int]:
+        """Write limits; their epochs, never 0. Each stays in force until it is released. Raises as ``hold``."""
+        ...
+
+    def release(self, keys: Iterable[HoldKey | LimitKey]) -> None:
+        """Write tombstones, in this order. Releasing what is not held does nothing, nor does releasing without a
+        control topic."""
         ...
 
     def write_partitions(self, records: Mapping[PartitionKey, PartitionSeen | None]) -> None:

@@ -67,11 +67,18 @@ class LimitKey(_HolderKey):
 @dataclass(frozen=True, slots=True)
 class Limit:
     """Deliver the records before this offset, then close the gate. ``reason``: for a person; ``drain_timeout_ms``: how
-    long what was handed out may take to finish."""
+    long what was handed out may take to finish. ``connection`` and ``version``: as of a ``Hold``."""
 
     offset: int
     reason: str = ""
     drain_timeout_ms: int = 30_000
+    connection: str = ""
+    version: int = field(default=1, compare=False)
+
+    @property
+    def is_newer(self) -> bool:
+        """Whether a newer version of Tidegate has written it, so that it is not written anew, nor swept."""
+        return self.version > versions.LIMIT.version
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -82,7 +82,7 @@ def standings(
     """
     managed = managed_members(gates, group.group_id)
     owners = {p: member for member in group.members for p in member.assignment}
-    hidden = _hides_owners(group)
+    hidden = hides_owners(group)
     return {p: _standing(gates, group, p, owners.get(p), managed, hidden, (epochs or {}).get(p)) for p in partitions}
 
 
@@ -117,8 +117,10 @@ def _standing(
     return PartitionStanding(flow, wanted, owner, ack)
 
 
-def _hides_owners(group: Group) -> bool:
-    """A classic coordinator leaves assignments out of its answer until the rebalance is over.
+def hides_owners(group: Group) -> bool:
+    """Whether its description does not tell who owns what.
+
+    A classic coordinator leaves assignments out of its answer until the rebalance is over.
 
     Meanwhile members may still read what they had. A KIP-848 coordinator always tells, revocations under way included.
     A group that could not be described (streams, share) tells nothing.

@@ -121,7 +121,9 @@ def reset_told(reset: ResetSeen, now: datetime) -> Iterator[str]:
         yield f"  It is refused: {_said(status.conditions, STALLED)}"
     if spec is None:
         return
-    if status.started_at is not None:
+    if status.replay is not None and phase is ResetPhase.REPLAYING:
+        yield f"  It is rolled back at {time_text(status.replay.ends_by, now)}, unless its replay has ended by then."
+    elif status.started_at is not None and status.replay is None:
         until = time_text(status.started_at + spec.deadline, now)
         yield f"  It is stopped and rolled back at {until}, unless it is done by then."
     if spec.suspend:

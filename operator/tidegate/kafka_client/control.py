@@ -17,6 +17,8 @@ from tidegate.control.records import (
     Hold,
     HoldKey,
     Key,
+    Limit,
+    LimitKey,
     PartitionKey,
     PartitionSeen,
     Run,
@@ -192,19 +194,25 @@ class KafkaControlTopics:
     # --- writing ------------------------------------------------------------------------------------------------------
 
     def hold(self, holds: Mapping[HoldKey, Hold]) -> Mapping[HoldKey, int]:
-        records = dict(encoded(key, hold) for key, hold in holds.items())
-        appended = self._writes.write(records)
+        appended = self._append_after_first(dict(encoded(key, hold) for key, hold in holds.items()))
+        return {key: appended[encode_key(key)].offset for key in holds}
+
+    def limit(self, limits: Mapping[LimitKey, Limit]) -> Mapping[LimitKey, int]:
+        appended = self._append_after_first(dict(encoded(key, limit) for key, limit in limits.items()))
+        return {key: appended[encode_key(key)].offset for key in limits}
+
+    def _append_after_first(self, records: Records) -> dict[bytes, Appended]:
+        appended = dict(self._writes.write(records))
         # Epoch 0 is what an agent says of an open gate when it has found no control record: no hold may have it.
         first = [key for key, at in appended.items() if at.offset == 0]
-        appended |= self._writes.write({key: records[key] for key in first})
-        return {key: appended[encode_key(key)].offset for key in holds}
+        return appended | self._writes.write({key: records[key] for key in first})
 
     def _append(self, records: Records) -> dict[bytes, Appended]:
         if self._fenced is not None:
             return self._fenced.write(records)
         return self._writer.write(self._names[0], records)
 
-    def release(self, keys: Iterable[HoldKey]) -> None:
+    def release(self, keys: Iterable[HoldKey | LimitKey]) -> None:
         self._take_back(keys)
 
     def _take_back(self, keys: Iterable[Key]) -> None:

@@ -14,6 +14,7 @@ from tidegate.connection.sharing import NO_USABLE_CONNECTION
 from tidegate.find.survey import NO_TOPIC_OVER_THERE
 from tidegate.reset.applying.apply import APPLIED
 from tidegate.reset.applying.failures import APPLY_REASONS
+from tidegate.reset.applying.replay import CONTINUED, RETURNED
 from tidegate.reset.planning import refusals
 from tidegate.reset.planning.planner import NEEDS_SPARK
 from tidegate.reset.runs import fleet, reasons, request
@@ -42,6 +43,7 @@ _UNPLANNED: Final = (
     NEEDS_SPARK,
     reasons.ALREADY_RAN,
     NO_TOPIC_OVER_THERE,
+    refusals.NOTHING_TO_REPLAY,
     refusals.BACKUP_NOT_FOUND,
     refusals.BAD_EXPRESSION,
     refusals.BAD_SCHEMA,
@@ -51,6 +53,7 @@ _UNPLANNED: Final = (
 _UNFINISHED: Final = (
     *APPLY_REASONS,
     reasons.DELETED,
+    reasons.REPLAY_TIMED_OUT,
     reasons.JOB_FAILED,
     fleet.OTHER_GROUP_FAILED,
     ROLLOUT_STOPPED,
@@ -69,7 +72,7 @@ _LEFT: Final = (
 """Some of it may stay as the run has left it."""
 
 RUN_ENDS: Final[Collection[tuple[str, str]]] = (
-    (ResetPhase.SUCCEEDED.value, APPLIED),
+    *((ResetPhase.SUCCEEDED.value, reason) for reason in (APPLIED, RETURNED, CONTINUED)),
     *((ResetPhase.FAILED.value, reason) for reason in (*_UNPLANNED, *_UNFINISHED, *_LEFT)),
     *((ResetPhase.ROLLED_BACK.value, reason) for reason in _UNFINISHED),
 )

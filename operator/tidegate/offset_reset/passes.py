@@ -53,6 +53,7 @@ from tidegate.reset.runs.actions import (
 )
 from tidegate.reset.runs.decisions import decide
 from tidegate.reset.runs.progress import plan_awaits_approval
+from tidegate.reset.runs.replaying import is_replaying
 from tidegate.reset.runs.seen import Seen, awaits_approval, is_settled, under_way
 from tidegate.reset.store import ForeignRun, ForgedRun, RunNotFound, StaleAttempt
 from tidegate.resources.conditions import COMPLETE, find_condition
@@ -234,6 +235,8 @@ class ResetPasses:
         if seen.run is None:
             return seen
         seen = replace(seen, connected=self._runs.is_connected(body, seen.run))
+        if seen.connected and seen.run is not None and is_replaying(seen.run):
+            seen = await self._supervision.look_at_replay(body, seen)
         return await self._approved(body, spec, current, seen)
 
     async def _approved(
@@ -326,6 +329,8 @@ class ResetPasses:
                     return body  # the next pass sees why
                 store = self._runs.open_store(body, self._runs.binding(body), owner_reference(body))
                 await in_thread(self._parts.executor, store.create, request)
+            case actions.KeepLimits():
+                await self._supervision.keep_limits(body, seen)
             case actions.Launch(name):
                 await self._begin_observed(body, seen, decision)
                 await self._supervision.start(body, seen, decision, name)

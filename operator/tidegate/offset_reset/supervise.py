@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+from dataclasses import replace
 from typing import Final
 
 from tidegate.connection.live import Live
@@ -19,6 +20,7 @@ from tidegate.kube.ports import (
 from tidegate.offset_reset.backups import Found
 from tidegate.offset_reset.parts import Memories, Parts
 from tidegate.offset_reset.runs import Runs, document_of
+from tidegate.reset.applying.replay import look
 from tidegate.reset.model.result import RunResult
 from tidegate.reset.model.targets import FromBackup, FromCluster
 from tidegate.reset.runs import fleet_job, job
@@ -100,6 +102,25 @@ class Supervision:
                 seen.run_document,
                 seen.runner.status.message or seen.runner.status.state.value,
             )
+
+    async def keep_limits(self, body: Object, seen: Seen) -> None:
+        live, store = self._runs.connection(body, seen), self._runs.store(body)
+        await in_thread(self._parts.patient_executor, job.keep_limits, store, live.finishing, self._parts.clock)
+        _log.warning(
+            "%s: the limits of its replay were not in the control topic, and are written again", label_of(body)
+        )
+
+    async def look_at_replay(self, body: Object, seen: Seen) -> Seen:
+        """With how far the replay has come; where the brokers do not tell, with why."""
+        run = seen.run
+        if run is None or run.plan is None:
+            return seen
+        live = self._runs.connection(body, seen)
+        try:
+            found = await in_thread(self._parts.patient_executor, look, live.kafka, run.plan, run.request.run_uid)
+        except KafkaFailure as failure:
+            return replace(seen, trouble=str(failure))
+        return replace(seen, replay=found)
 
     async def halt_briefly(self, body: Object, seen: Seen) -> None:
         memory = self._memories.of(body)

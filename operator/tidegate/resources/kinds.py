@@ -147,6 +147,7 @@ KINDS: Final = (
             Column("Partitions", "integer", "How many partitions the plan has.", ".status.plan.partitions"),
             Column("Replayed", "integer", "How many records the group reads again.", ".status.plan.recordsReplayed"),
             Column("Skipped", "integer", "How many records the group skips.", ".status.plan.recordsSkipped"),
+            Column("Replay", "string", "How far a replay that ends has come.", ".status.replay.progress", wide=False),
             Column("Way", "string", "The strategy by which the offsets were changed.", ".status.way", wide=True),
             Column("Wave", "integer", "The wave of a fleet that was begun last.", ".status.fleet.wave", wide=True),
             Column(

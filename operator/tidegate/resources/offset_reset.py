@@ -11,7 +11,8 @@ from pydantic import StrictBool
 from tidegate.resources.base import InvalidResource, Problem, SharedConnectionRef, SpecModel, StatusModel, parse_spec
 from tidegate.resources.conditions import Conditions
 from tidegate.resources.fields import GroupId, GroupPatterns, TopicPatterns
-from tidegate.resources.reset import OF_ONE_GROUP, ResetOptions, ResetPhase, RunStatus
+from tidegate.resources.replay import UntilSpec
+from tidegate.resources.reset import OF_ONE_GROUP, Engine, ResetOptions, ResetPhase, RunStatus
 from tidegate.resources.rules import Rule, cel_matches, not_new, rule
 from tidegate.resources.spark import SparkSpec
 from tidegate.resources.targets import LONGEST_RUN_ID, RUN_ID, SNAPSHOT_IS_GONE
@@ -49,6 +50,10 @@ class OffsetResetSpec(ResetOptions, _Groups):
     """Whether the reset is kept from beginning, and an approved plan from being applied. A reset that changes offsets
     already is not stopped by it: delete the resource to roll it back."""
 
+    until: UntilSpec | None = None
+    """Where the replay ends, and where the group goes on then. It takes Tidegate's agent in every consumer that owns a
+    partition of the replay. Without this field, the group reads from the target to the end of the log and goes on."""
+
     @rule(
         "has(self.group) != has(self.groups)",
         "must have exactly one of group, for one group, and groups, for a fleet: keep one",
@@ -85,6 +90,18 @@ class OffsetResetSpec(ResetOptions, _Groups):
     )
     def _fleet_has_a_target_for_all(self) -> bool:
         return self.groups is None or (self.to.kind not in OF_ONE_GROUP and self.evidence is None)
+
+    @rule(
+        "!has(self.until) || (has(self.group) && self.engine != 'Spark' && !has(self.spark) && !has(self.to.record) "
+        "&& !has(self.to.cluster) && !has(self.to.backup) && !has(self.to.undo))",
+        "until is for one group, and for a reset that the operator carries out: remove it, or use group, engine Auto "
+        "or Direct, no spark, and another target than record, cluster, backup and undo",
+    )
+    def _replay_is_of_one_group(self) -> bool:
+        if self.until is None:
+            return True
+        by_spark = self.engine is Engine.SPARK or self.spark is not None or self.to.kind.needs_spark
+        return self.group is not None and not by_spark and self.to.undo is None
 
     @property
     def only_group(self) -> str:

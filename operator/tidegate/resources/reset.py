@@ -13,6 +13,7 @@ from tidegate.resources.base import PartitionSelections, ResourceModel
 from tidegate.resources.durations import parse_duration
 from tidegate.resources.evidence import EvidenceSpec
 from tidegate.resources.fields import Count, Duration, PositiveDuration, Timestamp, UserName, cel_is_duration
+from tidegate.resources.replay import ReplayStatus
 from tidegate.resources.rollout import RolloutSpec
 from tidegate.resources.rules import rule
 from tidegate.resources.targets import ResetTo, RunId, TargetKind
@@ -148,6 +149,7 @@ class ResetPhase(StrEnum):
     APPLYING = "Applying"
     VERIFYING = "Verifying"
     RESUMING = "Resuming"
+    REPLAYING = "Replaying"
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
     ROLLED_BACK = "RolledBack"
@@ -337,6 +339,10 @@ class RunStatus(ResourceModel):
     redone: Count | None = None
     """How many partitions were reset again because an owner had overwritten the target, or may have while Kafka was
     down."""
+
+    replay: ReplayStatus | None = None
+    """How far a replay that ends has come: since its group has the targets, and as it was last known once it has
+    ended."""
 
     begun: Count | None = None
     """For how many partitions it was known, when the run ended, that they are read from the target on: by a commit past

@@ -10,12 +10,12 @@ nor is what a person or a program holds, the runs of ``tidegate groups`` include
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tidegate.control.gates import Gates, Held
-from tidegate.control.records import HoldKey
+from tidegate.control.gates import Gates, Held, Limited
+from tidegate.control.records import HoldKey, LimitKey
 from tidegate.kafka.model import TopicPartition
 from tidegate.pause.holds import pause_of
 from tidegate.reset.applying.gates import BY_DISCOVERY, BY_HAND, run_of
@@ -59,7 +59,7 @@ class LeftBehind:
 
     holder: str
     group: str
-    keys: tuple[HoldKey, ...]
+    keys: tuple[HoldKey | LimitKey, ...]
     epoch: int
     why: str
 
@@ -69,7 +69,7 @@ class LeftBehind:
 
     @property
     def partitions(self) -> tuple[TopicPartition, ...]:
-        return tuple(key.topic_partition for key in self.keys)
+        return tuple(sorted({key.topic_partition for key in self.keys}))
 
 
 def may_be_left(gates: Gates, connection_uid: str, pauses: frozenset[str] = frozenset()) -> bool:
@@ -77,7 +77,7 @@ def may_be_left(gates: Gates, connection_uid: str, pauses: frozenset[str] = froz
 
     ``pauses``: uids of those that are known to be there.
     """
-    holders = {key.holder for key in gates.holds}
+    holders = {key.holder for key in (*gates.holds, *gates.limits)}
     return any(
         pause_of(holder, connection_uid) not in pauses for holder in holders if _is_operators(holder, connection_uid)
     )
@@ -87,18 +87,19 @@ def judge(
     gates: Gates,
     connection_uid: str,
     there: There,
-    suspects: Mapping[HoldKey, Suspect],
+    suspects: Mapping[HoldKey | LimitKey, Suspect],
     now_s: float,
     settle_s: float,
-) -> tuple[tuple[LeftBehind, ...], Mapping[HoldKey, Suspect]]:
+) -> tuple[tuple[LeftBehind, ...], Mapping[HoldKey | LimitKey, Suspect]]:
     """What is to be released, and what is suspected from now on.
 
     ``gates`` were read before ``there`` was looked at. ``suspects``: of the looks before; a hold is released once it
     was found left behind, untouched, in a look ``settle_s`` or longer ago as well.
     """
-    found: dict[HoldKey, Suspect] = {}
-    ripe: defaultdict[tuple[str, str, str], list[HoldKey]] = defaultdict(list)
-    for key, held in gates.holds.items():
+    found: dict[HoldKey | LimitKey, Suspect] = {}
+    ripe: defaultdict[tuple[str, str, str], list[HoldKey | LimitKey]] = defaultdict(list)
+    here: dict[HoldKey | LimitKey, Held | Limited] = dict(gates.holds) | dict(gates.limits)
+    for key, held in here.items():
         why = why_left(key.holder, held, connection_uid, there)
         if not why:
             continue
@@ -108,14 +109,20 @@ def judge(
         if now_s - found[key].since_s >= settle_s:
             ripe[key.holder, key.group, why].append(key)
     return tuple(
-        LeftBehind(holder, group, tuple(sorted(keys)), max(gates.holds[key].epoch for key in keys), why)
+        LeftBehind(holder, group, _in_order(keys), max(here[key].epoch for key in keys), why)
         for (holder, group, why), keys in sorted(ripe.items())
     ), found
 
 
-def why_left(holder: str, held: Held, connection_uid: str, there: There) -> str:
+def _in_order(keys: Iterable[HoldKey | LimitKey]) -> tuple[HoldKey | LimitKey, ...]:
+    """Limits first: whoever is let go of goes on."""
+    return tuple(sorted(keys, key=lambda key: (isinstance(key, HoldKey), key.topic, key.partition)))
+
+
+def why_left(holder: str, held: Held | Limited, connection_uid: str, there: There) -> str:
     """Why nobody will let go of it, for a person; empty: somebody may, or it is not known to be this operator's."""
-    if held.hold.is_newer:
+    says = held.hold if isinstance(held, Held) else held.limit
+    if says.is_newer:
         return ""  # whether its resource is over is for the version to say that has written it
     pause_uid = pause_of(holder, connection_uid)
     if pause_uid is not None:
@@ -124,7 +131,7 @@ def why_left(holder: str, held: Held, connection_uid: str, there: There) -> str:
     if run_uid is None or not _is_operators(holder, connection_uid):
         return ""
     first, _, rest = run_uid.partition("/")
-    through = held.hold.connection
+    through = says.connection
     if first == BY_DISCOVERY:
         if through != connection_uid or run_uid in there.backfills:
             return ""

@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 from tidegate.connection.live import Live, LiveConnections
 from tidegate.connection.observer import NotLookedAt, Observer
 from tidegate.control.gates import Gates
-from tidegate.control.records import HoldKey
+from tidegate.control.records import HoldKey, LimitKey
 from tidegate.discovery.guard import named
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kube.ports import (
@@ -73,7 +73,7 @@ class Sweeper:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._suspects: dict[str, Mapping[HoldKey, Suspect]] = {}
+        self._suspects: dict[str, Mapping[HoldKey | LimitKey, Suspect]] = {}
         """By connection."""
         self._looked_s: dict[str, float] = {}
         """By connection, when the last look began: what a look finds has to be newer than what the one before did."""

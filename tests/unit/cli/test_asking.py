@@ -37,6 +37,15 @@ def spec_of(*arguments: str) -> dict[str, Any]:
         (["g", "--shift-by=-10"], {"group": "g", "to": {"shiftBy": -10}}),
         (["g", "--to-group", "h"], {"group": "g", "to": {"group": "h"}}),
         (["g", "--undo", "replay"], {"group": "g", "to": {"undo": "replay"}}),
+        (
+            ["g", "--to-earliest", "--until", "2026-11-20T15:00:00Z"],
+            {"group": "g", "to": {"earliest": {}}, "until": {"timestamp": "2026-11-20T15:00:00Z"}},
+        ),
+        (
+            ["g", "--to-earliest", "--until-records", "100", "--then", "Continue", "--within", "6h"],
+            {"group": "g", "to": {"earliest": {}}, "until": {"records": 100, "then": "Continue", "within": "6h"}},
+        ),
+        (["g", "--to-offset", "1", "--until-offset", "9"], {"group": "g", "to": {"offset": 1}, "until": {"offset": 9}}),
         (["g", "h", "--to-earliest"], {"groups": ["g", "h"], "to": {"earliest": {}}}),
         (["g-*", "--to-earliest"], {"groups": ["g-*"], "to": {"earliest": {}}}),
         (
@@ -65,6 +74,10 @@ def test_options_become_a_spec(arguments: list[str], expected: dict[str, Any]) -
         (["g", "--to-earliest", "--name", "A"], "metadata.name"),
         (["g", "--undo", "a", "--name", "a"], "must name another OffsetReset"),
         (["g", "--to-earliest", "--topic", "a:x"], "Invalid partition"),
+        (["g", "--to-earliest", "--until-records", "x"], "--until-records takes N, not x"),
+        (["g", "--to-earliest", "--then", "Return"], "belong to --until"),
+        (["g", "h", "--to-earliest", "--until-records", "5"], "until is for one group"),
+        (["g", "--to-earliest", "--until-records", "5", "--until-offset", "5"], "not allowed with"),
     ],
 )
 def test_what_no_operator_would_take_is_refused_before_it_is_created(arguments: list[str], message: str) -> None:

@@ -15,7 +15,17 @@ from tidegate.audit.records import AuditTopic
 from tidegate.cluster import Kafka
 from tidegate.connection.read_only import ReadOnlyKafka
 from tidegate.control.ports import ControlTopics
-from tidegate.control.records import Claim, ClaimKey, Hold, HoldKey, PartitionKey, PartitionSeen, RunKey
+from tidegate.control.records import (
+    Claim,
+    ClaimKey,
+    Hold,
+    HoldKey,
+    Limit,
+    LimitKey,
+    PartitionKey,
+    PartitionSeen,
+    RunKey,
+)
 from tidegate.kafka.errors import Refused
 from tidegate.kafka.model import TopicPartition
 from tidegate.kafka.offset_records import GroupLog
@@ -24,6 +34,7 @@ from tidegate.resources.connection import GroupKind
 
 T0 = TopicPartition("orders", 0)
 HOLD = HoldKey("payments", "orders", 0, "pause/c/p")
+LIMIT = LimitKey("payments", "orders", 0, "reset/u/r")
 LOG = "__tidegate_audit"
 
 
@@ -32,6 +43,7 @@ CHANGES: dict[str, Callable[[Kafka], Any]] = {
     "membership": lambda kafka: kafka.membership,
     "control.ensure": lambda kafka: kafka.control.ensure(),
     "control.hold": lambda kafka: kafka.control.hold({HOLD: Hold()}),
+    "control.limit": lambda kafka: kafka.control.limit({LIMIT: Limit(3)}),
     "control.release": lambda kafka: kafka.control.release([HOLD]),
     "control.write_partitions": lambda kafka: kafka.control.write_partitions(
         {PartitionKey("orders", "id", 0): PartitionSeen(initial=True)}

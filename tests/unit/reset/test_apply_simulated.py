@@ -30,7 +30,7 @@ from tidegate.reset.applying.timing import DeadlinePassed
 from tidegate.reset.applying.watch import TargetWatch
 from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.model.progress import Progress
-from tidegate.reset.model.request import ApplySettings, RunRequest, Selection
+from tidegate.reset.model.request import ApplySettings, RunRequest, Selection, Until
 from tidegate.reset.model.result import RunResult
 from tidegate.reset.model.targets import FromFile, PartitionOffset
 from tidegate.reset.planning.counts import gather_counts
@@ -243,7 +243,9 @@ class World:
                 self.kafka.append(partition, [self.clock.now()])
             self.clock.after(0.1, self._produce)
 
-    def create(self, *, deadline: timedelta = timedelta(minutes=5), **settings: Any) -> None:
+    def create(
+        self, *, deadline: timedelta = timedelta(minutes=5), until: Until | None = None, **settings: Any
+    ) -> None:
         rows = tuple(PartitionOffset(p.topic, p.partition, o) for p, o in self.targets.items())
         request = RunRequest(
             run_uid="uid/1",
@@ -253,6 +255,7 @@ class World:
             selections=(Selection(TOPIC, frozenset(p.partition for p in self.targets)),),
             target=FromFile(rows, "test"),
             settings=ApplySettings(deadline=self.clock.now() + deadline, **settings),
+            until=until,
         )
         self.store.create(request)
         self.started_s = self.clock.monotonic()
@@ -267,7 +270,7 @@ class World:
             store,
             self.clock,
             plan=lambda request, now, _: make_plan(request, self.kafka, now),
-            apply=lambda attempt: job.apply_run(store, attempt, kafka, self.clock),
+            apply=lambda attempt: job.apply_or_replay(store, attempt, kafka, self.clock),
             gather=lambda request, plan: gather_counts(request, plan, kafka, self.clock),
         )
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.control.gates import Gates, Held
-from tidegate.control.records import Hold, HoldKey
-from tidegate.sweep.left_behind import There, judge, may_be_left, why_left
+from tidegate.control.records import Hold, HoldKey, Limit, LimitKey
+from tidegate.sweep.left_behind import Kind, There, judge, may_be_left, why_left
 
 OURS, THEIRS = "our-connection", "their-connection"
 
@@ -185,3 +185,32 @@ def test_whatever_is_there_nothing_of_others_or_under_way_is_released(
             assert connection != THEIRS or key.holder.startswith("pause/")
             assert not any(key.holder == f"reset/{run}" or key.holder.startswith(f"reset/{run}/") for run in there.runs)
         assert not one.holder.startswith("reset/cli")
+
+
+def test_limits_of_a_run_that_is_over_are_left_behind_and_released_before_its_holds() -> None:
+    gates = Gates()
+    limit = LimitKey("payments", "orders", 1, "reset/u/one")
+    hold = HoldKey("payments", "orders", 0, "reset/u/one")
+    gates.take(hold, Hold(connection=OURS), 1)
+    gates.take(limit, Limit(30, connection=OURS), 2)
+    assert may_be_left(gates, OURS)
+    none, suspects = judge(gates, OURS, There(), {}, 0.0, 10.0)
+    assert none == ()
+    [left], _ = judge(gates, OURS, There(), suspects, 10.0, 10.0)
+    assert left.keys == (limit, hold)
+    assert (left.epoch, left.kind) == (2, Kind.RESET)
+
+
+@pytest.mark.parametrize(
+    ("limit", "there"),
+    [
+        (Limit(30, connection=OURS), There(runs=frozenset({"u/one"}))),
+        (Limit(30, connection="another"), There()),
+        (Limit(30, connection=OURS, version=99), There()),
+    ],
+    ids=["under-way", "of-another-operator", "of-a-newer-version"],
+)
+def test_limits_that_somebody_lifts_are_left(limit: Limit, there: There) -> None:
+    gates = Gates()
+    gates.take(LimitKey("payments", "orders", 1, "reset/u/one"), limit, 2)
+    assert judge(gates, OURS, there, {}, 0.0, 0.0)[0] == ()

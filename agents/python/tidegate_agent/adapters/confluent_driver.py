@@ -299,6 +299,7 @@ class Driver(ConsumerOffsets):
                 return found  # type: ignore[no-any-return]
             case Commit():
                 self._enter(self._commit_stored, consumer, True)
+                self._commit_before_limits(consumer)
             case Committed():
                 committed = self._committed(consumer, effect.partitions)
                 self._note_highest(committed)

@@ -239,6 +239,28 @@ class ConsumerOffsets:
         offsets = [TopicPartition(*p, offset) for p, offset in found.items()]
         return client.Consumer.commit(consumer, offsets=offsets, asynchronous=asynchronous)
 
+    def _commit_before_limits(self, consumer: Any) -> None:
+        """Of partitions that are being closed at their limits: what librdkafka has not stored any more once it was
+        moved back to a record at the limit, and does not commit by itself while it takes a later offset for committed,
+        from before the group was reset."""
+        if not self.core.client_stores:
+            return
+        with self._state:
+            found = {
+                p: offset
+                for p, offset in self.core.passed().items()
+                if (p in self._behind or p in self._leaked)
+                and self.core.stage(p) is Stage.DRAINING
+                and p not in self.core.sealed()
+            }
+            for partition, offset in found.items():
+                self._is_settled(partition)
+                self._settling[partition] = time.monotonic() + _SETTLING_S
+                self._highest[partition] = offset
+        if found:
+            offsets = [TopicPartition(*p, offset) for p, offset in found.items()]
+            self._enter(client.Consumer.commit, consumer, offsets=offsets, asynchronous=True)
+
     def _commit_ended(self, call: int) -> None:
         with self._state:
             self.core.commit_ends(call)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 
 from tidegate.clock import Clock
 from tidegate.cluster import Kafka
@@ -23,6 +23,7 @@ from tidegate.reset.applying.journal import as_tuple
 from tidegate.reset.applying.late_commits import LateCommits
 from tidegate.reset.applying.look_back import LookBack, look_back, summary
 from tidegate.reset.applying.recovery import Recovery
+from tidegate.reset.applying.replay import CONTINUED, RETURNED, Replayed, look
 from tidegate.reset.applying.round_runner import RoundRunner
 from tidegate.reset.applying.rounds import NO_PARTITIONS
 from tidegate.reset.applying.timing import DeadlinePassed, Tuning
@@ -34,6 +35,8 @@ from tidegate.reset.store import Run, RunStore
 from tidegate.resources.reset import ResetPhase, Way
 
 APPLIED: Final = "Applied"
+
+T = TypeVar("T")
 
 
 class GroupReset:
@@ -67,8 +70,11 @@ class GroupReset:
         self._joins = context.joins
         self._times = context.times
 
-    def apply(self) -> RunResult:
+    def apply(self) -> RunResult | None:
         """Apply and verify; put everything back where that fails. Raises ``Fenced`` and ``StaleAttempt`` only.
+
+        ``None``: the group has its targets, and reads from there to the ends of its replay. Called again once it has,
+        the group goes on from there, or returns; until then that changes nothing.
 
         And ``KafkaFailure``, where gates may still be closed and could not be opened: then the run is not over.
         Waits until no other run has the group, and has it until :meth:`release`.
@@ -78,6 +84,13 @@ class GroupReset:
     def take_over(self, reason: str, message: str) -> RunResult:
         """End the run whatever its state: fence its writer and put back what it committed. Raises as ``apply``."""
         return self._claimed(lambda: self._taken_over(reason, message))
+
+    def keep_limits(self) -> None:
+        """Write the limits of a replay again. Raises ``Unavailable``."""
+        try:
+            self._context.limits.put_all()
+        finally:
+            self._commits.close()
 
     def fence(self) -> None:
         """Only end what a dead writer left open, so that nobody waits for it. Another run that has the group has ended
@@ -94,10 +107,13 @@ class GroupReset:
         """Let other runs have the group. For when the result is stored: until then, a successor goes on with it."""
         self._claim.release()
 
-    def _claimed(self, work: Callable[[], RunResult]) -> RunResult:
+    def _claimed(self, work: Callable[[], T]) -> T:
         try:
             with self._claim.kept():
                 result = work()
+                if result is not None:
+                    # The run is over, so nobody would take them back.
+                    self._context.limits.lift_all()
                 self._context.open_gates()
             return result
         except ClaimLost:
@@ -130,7 +146,10 @@ class GroupReset:
     def _is_there(self, epoch: int | None) -> bool:
         return epoch is not None and self._claim.is_there(epoch)
 
-    def _applied(self) -> RunResult:
+    def _applied(self) -> RunResult | None:
+        if self._journal.replay_began:
+            # A replay has a time of its own, and so has what comes after it.
+            self._pace.extend(self._ending_s)
         ended = self._take_turn()
         if ended is not None:
             return ended
@@ -138,12 +157,20 @@ class GroupReset:
             self._let_go_of_predecessors()
             self._pace.retrying(self._recovery.recall)
             for entry in self._context.run.journal:
+                if entry.putting_back in (RETURNED, CONTINUED):
+                    return self._end_replay(entry.putting_back)
                 if entry.putting_back:
                     return self._put_back(entry.putting_back, entry.message)
+            if self._journal.replay_began:
+                replayed = self._pace.retrying(self._look_at_replay)
+                return self._end_replay(self._context.then) if replayed.is_over else None
             left = self._pace.retrying(self._recovery.left_to_do)
             if left:
                 self._context.audit.prepare(self._journal.tell_waiting)
             self._rounds.run(left)
+            if self._context.plan.ends:
+                self._begin_replay()
+                return None
         except Fenced:
             raise
         except DeadlinePassed as passed:
@@ -152,11 +179,52 @@ class GroupReset:
             return self._put_back("KafkaUnavailable", f"{self._state.away.why}; {passed}")
         except FAILURES as error:
             return self._put_back(reason_of(error), str(error), overwritten_by(error))
-        try:
-            seen = self._look_back()
-        except KafkaFailure:
-            seen = None
+        seen = self._look_back()
         result = self._result(ResetPhase.SUCCEEDED, APPLIED, summary(self._context, seen))
+        if seen is None:
+            return result
+        return replace(result, begun=seen.begun, waiting=len(seen.waiting), unread=seen.unread)
+
+    def _begin_replay(self) -> None:
+        # Once more: an owner whose gate somebody else closed meanwhile may have acked a later epoch where it stood
+        # before. What is told of these limits is told of a group that has its targets.
+        self._pace.retrying(self._context.limits.put_all)
+        self._journal.tell_replaying()
+
+    def _look_at_replay(self) -> Replayed:
+        return look(self._context.kafka, self._context.plan, self._context.run.request.run_uid)
+
+    @property
+    def _ending_s(self) -> float:
+        """How long it may take to put offsets back, or to move a group on after its replay. Owners are held, and
+        watched, for as long again."""
+        tuning = self._tuning
+        return tuning.rejoin_limit_s + self._joins.standstill_s + 2 * (self._hold_s + tuning.heartbeat_s)
+
+    def _end_replay(self, reason: str) -> RunResult:
+        """Every partition stands at its end: move the group on in one transaction, and open its gates."""
+        self._pace.extend(self._ending_s)
+        goal = self._state.before if reason == RETURNED else self._context.plan.ends
+        self._state.targets = {p: goal[p] for p in self._context.plan.ends if p in goal}
+        self._state.putting_back = (reason, "the replay has ended")
+        self._state.kept_position = False
+        self._state.unverified = NO_PARTITIONS
+        try:
+            self._rounds.run(frozenset(self._state.targets))
+        except Fenced:
+            raise
+        except FAILURES as error:
+            return self._result(
+                ResetPhase.FAILED,
+                "NotPutBack",
+                f"The replay has ended, and the group could not be moved on from its end: {error}. {self._how_to_undo}",
+            )
+        where = "went on where they were before" if reason == RETURNED else "went on from its end"
+        seen = self._look_back()
+        message = (
+            f"the replay has ended; {len(self._state.targets)} partition(s) of group {self._context.group_id} {where}"
+        )
+        result = self._result(ResetPhase.SUCCEEDED, reason, message)
         if seen is None:
             return result
         return replace(result, begun=seen.begun, waiting=len(seen.waiting), unread=seen.unread)
@@ -195,9 +263,8 @@ class GroupReset:
 
         ``theirs``: partitions whose owners have overwritten the target; they stand at their owners' progress already.
         """
-        # A time of its own: the deadline may be what brought us here. Owners are held, and watched, for as long again.
-        tuning = self._tuning
-        self._pace.extend(tuning.rejoin_limit_s + self._joins.standstill_s + 2 * (self._hold_s + tuning.heartbeat_s))
+        # A time of its own: the deadline may be what brought us here.
+        self._pace.extend(self._ending_s)
         if self._commits.unsure:
             unknown = self._find_out(message)
             if unknown is not None:
@@ -239,9 +306,11 @@ class GroupReset:
         undo = f"`to: {{undo: {self._context.run.request.run_id}}}`"
         return f"The offsets before the run are in its plan; apply them with {undo}"
 
-    def _look_back(self) -> LookBack:
-        """Raises ``KafkaFailure``."""
-        return look_back(self._context)
+    def _look_back(self) -> LookBack | None:
+        try:
+            return look_back(self._context)
+        except KafkaFailure:
+            return None
 
     def _result(self, phase: ResetPhase, reason: str, message: str) -> RunResult:
         return RunResult(

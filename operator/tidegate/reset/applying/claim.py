@@ -18,7 +18,7 @@ from tidegate.control.claims import Claimed, Claims
 from tidegate.control.records import Claim, ClaimKey
 from tidegate.kafka.errors import KafkaFailure, Refused
 from tidegate.printable import visible
-from tidegate.reset.applying.gates import BY_DISCOVERY, holder
+from tidegate.reset.applying.gates import BY_DISCOVERY, holder, run_of
 from tidegate.reset.applying.timing import NotReady, Pace
 from tidegate.reset.store import StaleAttempt
 
@@ -83,23 +83,48 @@ class GroupClaim:
     # --- getting it ---------------------------------------------------------------------------------------------------
 
     def take(self) -> None:
-        """Wait until it is the run's turn.
+        """Wait until it is the run's turn: until no other run has the group, nor replays it.
+
+        No run has a claim while its group reads to the end of a replay. So whoever waits for that has none either: the
+        replay could never be ended otherwise.
 
         Raises ``NotReady`` and ``DeadlinePassed`` where it did not come in time, ``KafkaFailure``, and what ``tell``
         raises.
         """
         limit_s = self._pace.tuning.turn_limit_s
         until_s = None if limit_s is None else self._pace.clock.monotonic() + limit_s
-        first = self._pace.retrying(self._enter)
-        while first is not None:
-            self.behind = self._described(first)
-            self._tell(self.behind)
-            if until_s is not None and self._pace.clock.monotonic() > until_s:
-                raise NotReady(f"it was not its turn within {limit_s:g} s")
-            self._pace.pause(_LOOK_S)
-            first = self._pace.retrying(self._look)
+        while True:
+            while (replay := self._pace.retrying(self._replay_of_another)) is not None:
+                self._wait_behind(replay, until_s)
+            first = self._pace.retrying(self._enter)
+            while first is not None:
+                self._wait_behind(self._described(first), until_s)
+                first = self._pace.retrying(self._look)
+            if self._pace.retrying(self._replay_of_another) is None:
+                break
+            self._pace.retrying(self._withdraw)
         self._pace.retrying(self._tidy)
         self._held = True
+
+    def _wait_behind(self, behind: str, until_s: float | None) -> None:
+        self.behind = behind
+        self._tell(behind)
+        if until_s is not None and self._pace.clock.monotonic() > until_s:
+            raise NotReady(f"it was not its turn within {self._pace.tuning.turn_limit_s:g} s")
+        self._pace.pause(_LOOK_S)
+
+    def _replay_of_another(self) -> str | None:
+        """Which other run replays the group up to an end, by its limits."""
+        for key, limited in sorted(self._kafka.control.read().limits.items()):
+            if key.group == self._group_id and run_of(key.holder) is not None and key.holder != self._run:
+                who = visible(limited.limit.reason) or visible(key.holder)
+                return f"group {self._group_id} is being replayed by another run ({who}), which has to end first"
+        return None
+
+    def _withdraw(self) -> None:
+        if self._mine is not None:
+            self._kafka.control.withdraw([self._mine.key])
+            self._mine = None
 
     def take_now(self) -> bool:
         """Take it if it is the run's turn; else the run has a place behind others. Raises ``KafkaFailure``."""

@@ -11,12 +11,14 @@ from tidegate.reset.applying.gates import RunGates, hold_of
 from tidegate.reset.applying.group_view import GroupView
 from tidegate.reset.applying.joins import Joins
 from tidegate.reset.applying.journal import Journal
+from tidegate.reset.applying.replay import CONTINUED, RETURNED, RunLimits
 from tidegate.reset.applying.rounds import Times
 from tidegate.reset.applying.sequences import Sequences
 from tidegate.reset.applying.state import RunState
 from tidegate.reset.applying.timing import Pace, Tuning
 from tidegate.reset.model.plan import Plan
 from tidegate.reset.store import Run, RunStore
+from tidegate.resources.replay import Then
 from tidegate.resources.reset import Way
 
 
@@ -47,10 +49,19 @@ class RunContext:
         # What a predecessor was about to do it may have done.
         self.commits.unsure = bool(self.journal.intents)
         self.gates = RunGates(kafka, self.pace, self.group_id, request.run_uid, hold)
+        self.limits = RunLimits(kafka, self.pace, plan, request.run_uid, hold)
         self.joins = Joins(kafka, self.group_id, self.pace, settings.max_standstill.total_seconds())
-        self.sequences = Sequences(kafka, self.commits, self.gates, self.pace, self.times, self.joins, self.hold_s)
+        self.sequences = Sequences(
+            kafka, self.commits, self.gates, self.limits, self.pace, self.times, self.joins, self.hold_s
+        )
         self.view = GroupView(kafka, self.group_id, self.pace, self.joins, self.journal, self.state)
         self._told_behind = ("", -RENEW_S)
+
+    @property
+    def then(self) -> str:
+        """How the run ends once its replay has ended."""
+        until = self.run.request.until
+        return CONTINUED if until is not None and until.then is Then.CONTINUE else RETURNED
 
     def open_gates(self, *, insist: bool = True) -> None:
         """Whatever gates of this run are still closed."""

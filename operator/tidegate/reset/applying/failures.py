@@ -35,7 +35,14 @@ class NotRecorded(Exception):
         )
 
 
-FAILURES: Final = (KafkaFailure, DeadlinePassed, DidNotHold, NotReady, PlanOutdated, NotRecorded)
+class NeedsAgents(Exception):
+    """A replay is to end, and an owner runs no agent by now, so that nothing would end it."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"the replay would not end: {why}, and only the agent ends it")
+
+
+FAILURES: Final = (KafkaFailure, DeadlinePassed, DidNotHold, NotReady, PlanOutdated, NotRecorded, NeedsAgents)
 
 _REASONS: Final[tuple[tuple[type[Exception], str], ...]] = (
     (DeadlinePassed, "DeadlineExceeded"),
@@ -43,6 +50,7 @@ _REASONS: Final[tuple[tuple[type[Exception], str], ...]] = (
     (PlanOutdated, "PlanOutdated"),
     (NotRecorded, "NotRecorded"),
     (NotReady, "GroupNotReady"),
+    (NeedsAgents, "NeedsAgents"),
     (NotAuthorized, "NotAuthorized"),
     (UnknownPartitions, "UnknownPartitions"),
     (Unavailable, "KafkaUnavailable"),

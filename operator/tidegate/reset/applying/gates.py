@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Final
 
 from tidegate.cluster import Kafka
+from tidegate.control.gates import Gates
 from tidegate.control.ports import ControlTopics
 from tidegate.control.records import Hold, HoldKey
 from tidegate.control.standing import Flow, standings
@@ -47,9 +48,29 @@ def hold_of(request: RunRequest) -> Hold:
 
 
 def open_gates_of(control: ControlTopics, run_uid: str) -> None:
-    """Let go of all that a run holds, and of what the runs of its groups hold where it is a fleet's."""
-    own = holder(run_uid)
-    control.release([key for key in control.read().holds if key.holder == own or key.holder.startswith(f"{own}/")])
+    """Let go of all that a run holds and limits, and of what the runs of its groups hold where it is a fleet's."""
+    own, gates = holder(run_uid), control.read()
+    # The limits first: whoever is let go of goes on.
+    control.release([*(key for key in gates.limits if key.holder == own), *_held(gates, own)])
+
+
+def _held(gates: Gates, own: str) -> list[HoldKey]:
+    return [key for key in gates.holds if key.holder == own or key.holder.startswith(f"{own}/")]
+
+
+def insistently(pace: Pace, call: Callable[[], object]) -> None:
+    """Try for a while whatever the run's deadline says: consumers stand still until it is done. Raises ``Unavailable``
+    when that was not enough."""
+    clock, tuning = pace.clock, pace.tuning
+    limit = clock.monotonic() + tuning.open_limit_s
+    while True:
+        try:
+            call()
+            return
+        except Unavailable:
+            if clock.monotonic() > limit:
+                raise
+            clock.sleep(tuning.retry_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +156,7 @@ class RunGates:
         Raises as ``open``, and at once unless it ``insist``s.
         """
         if insist:
-            self._insist(self._find)
+            insistently(self._pace, self._find)
             self.open()
         else:
             self._find()
@@ -147,7 +168,7 @@ class RunGates:
         Tries for a while whatever the run's deadline says: consumers stand still until it is done. Raises
         ``Unavailable`` when that was not enough.
         """
-        self._insist(self._release)
+        insistently(self._pace, self._release)
 
     def _release(self) -> None:
         if self._held:
@@ -157,18 +178,6 @@ class RunGates:
     def _find(self) -> None:
         held = (key for key, _ in self._control.read().of_group(self._group_id))
         self._held |= {key for key in held if key.holder == self._holder}
-
-    def _insist(self, call: Callable[[], object]) -> None:
-        clock, tuning = self._pace.clock, self._pace.tuning
-        limit = clock.monotonic() + tuning.open_limit_s
-        while True:
-            try:
-                call()
-                return
-            except Unavailable:
-                if clock.monotonic() > limit:
-                    raise
-                clock.sleep(tuning.retry_s)
 
     def reopened(self, epochs: Mapping[TopicPartition, int]) -> Reopened:
         """What has become of partitions since the gates were opened, by the holds' epochs."""

@@ -40,6 +40,25 @@ class Journal:
         """The lines that tell of a round."""
         return [entry for entry in self._entries if entry.round > 0]
 
+    @property
+    def replay_began(self) -> bool:
+        """Whether the group has its targets, and reads from there to the ends of its replay."""
+        return any(entry.phase is ResetPhase.REPLAYING for entry in self.intents)
+
+    def tell_replaying(self) -> None:
+        """From here on, and with these offsets from before the run."""
+        self._append(
+            Progress(
+                phase=ResetPhase.REPLAYING,
+                at=self._clock.now(),
+                attempt=self.attempt,
+                way=self._state.way,
+                round=self._state.round,
+                before=as_tuple(self._state.before),
+                claim=self._claim.epoch,
+            )
+        )
+
     def offsets_before(self) -> dict[TopicPartition, int]:
         """Where the group stood before the run."""
         return {b.topic_partition: b.offset for entry in self.intents for b in entry.before}

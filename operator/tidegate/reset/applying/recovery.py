@@ -7,6 +7,7 @@ from tidegate.kafka.model import GroupState, GroupType
 from tidegate.reset.applying.context import RunContext
 from tidegate.reset.applying.late_commits import LateCommits
 from tidegate.reset.applying.plan_check import check_plan
+from tidegate.reset.applying.replay import CONTINUED
 from tidegate.reset.applying.rounds import NO_PARTITIONS, Partitions, Round
 from tidegate.reset.applying.state import Away
 from tidegate.reset.applying.watch import TargetWatch
@@ -56,13 +57,14 @@ class Recovery:
                 self._state.stood_at(self._journal.offsets_before())
             offsets = self._context.plan.targets
             if last.putting_back:
-                offsets = self._journal.offsets_before()
+                offsets = self._context.plan.ends if last.putting_back == CONTINUED else self._journal.offsets_before()
                 self._state.putting_back = self._state.putting_back or (last.putting_back, last.message)
             self._commits.commit({p: offsets[p] for p in last.pending if p in offsets}, last.round, again=True)
             self._made_again = True
         self._found_round = self._commits.committed_round()
         self._commits.unsure = False
-        if self._found_round > 0:
+        # A replay may last longer than the broker keeps the marker.
+        if self._found_round > 0 or self._journal.replay_began:
             self._commits.any = True
             # Where a predecessor has committed nothing, the owners have gone on since: "before" is read anew.
             if not self._state.told_before:

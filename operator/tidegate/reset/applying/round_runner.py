@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tidegate.kafka.errors import Unavailable
 from tidegate.reset.applying.context import RunContext
-from tidegate.reset.applying.failures import DidNotHold
+from tidegate.reset.applying.failures import DidNotHold, NeedsAgents
 from tidegate.reset.applying.late_commits import LateCommits
 from tidegate.reset.applying.recovery import Recovery
 from tidegate.reset.applying.rounds import MAX_ROUNDS, NO_PARTITIONS, Outcome, Partitions, Round
@@ -67,6 +67,8 @@ class RoundRunner:
         self._state.not_held = NO_PARTITIONS
         self._state.doubtful -= pending
         group, choice = self._choice.choose(pending)
+        if self._state.plan.ends and not self._state.putting_back and choice.way not in (Way.GATED, Way.UNOWNED):
+            raise NeedsAgents(choice.because)
         self._state.gated |= choice.way is Way.GATED
         if self._state.way is None or choice.way is not Way.UNOWNED:
             self._state.way = choice.way
@@ -80,7 +82,8 @@ class RoundRunner:
         unverified = self._state.unverified - pending if choice.way is not Way.LEADING else NO_PARTITIONS
         earlier = self._view.committed(unverified) if unverified else {}
         learns = self._state.round == 1 and not self._state.putting_back
-        round_ = Round(self._state.round, targets, self._state.replaced, self._state.before, learns)
+        lifts = self._state.putting_back is not None
+        round_ = Round(self._state.round, targets, self._state.replaced, self._state.before, learns, lifts=lifts)
         try:
             outcome = self._sequences.carry_out(choice.way, round_, group)
         except JoinNotHeld:

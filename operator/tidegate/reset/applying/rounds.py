@@ -33,6 +33,8 @@ class Round:
     before: dict[TopicPartition, int]
     learned: dict[TopicPartition, int] = field(default_factory=dict)
     learns: bool = False
+    lifts: bool = False
+    """The limits of a replay are taken back with it, instead of written before it."""
 
     @property
     def pending(self) -> Partitions:

@@ -16,6 +16,7 @@ from tidegate.reset.applying.gates import RunGates
 from tidegate.reset.applying.handover import Handover
 from tidegate.reset.applying.joins import Joins
 from tidegate.reset.applying.leading import Lead, NotLed
+from tidegate.reset.applying.replay import RunLimits
 from tidegate.reset.applying.rounds import NO_PARTITIONS, Emptied, Outcome, Partitions, Round, Times
 from tidegate.reset.applying.steps import JoinNotHeld, Steps
 from tidegate.reset.applying.timing import NOTICED_S, DeadlinePassed, Pace
@@ -37,6 +38,7 @@ class Sequences:
         kafka: Kafka,
         commits: RunCommits,
         gates: RunGates,
+        limits: RunLimits,
         pace: Pace,
         times: Times,
         joins: Joins,
@@ -44,6 +46,7 @@ class Sequences:
     ) -> None:
         self._kafka = kafka
         self._gates = gates
+        self._limits = limits
         self._commits = commits
         self._pace = pace
         self._times = times
@@ -69,7 +72,11 @@ class Sequences:
         self.went_on -= round_.pending
         self._joins.note(group)
         try:
+            if way is not Way.GATED and not round_.lifts:
+                self._limits.put(round_.pending)
             outcome = self._carried_out(way, round_, group)
+            if way is not Way.GATED and round_.lifts:
+                self._limits.lift(round_.pending)
         except GroupNotLive:
             # Its members have left since the look at it, or are others now. Nothing was committed yet.
             outcome = Outcome(not_tried=round_.pending)
@@ -117,6 +124,10 @@ class Sequences:
             if self.disobeyed is not None:
                 return Outcome(not_tried=round_.pending)
             self._steps.learn_before(round_)
+            if not round_.lifts:
+                # Before anybody can read from the targets, and not before the gates are closed: an owner beyond a limit
+                # would take it for reached.
+                self._limits.put(round_.pending)
             self._commits.commit(round_.targets, round_.number)
             # Of an application whose producer does not run the agent.
             opened = self._kafka.pending(self._group_id, round_.pending)
@@ -125,6 +136,8 @@ class Sequences:
             # A rebalance that has begun behind the gates hides the owners for a moment.
             why = self._gates.wait_obeyed(epochs)
             came_since = self._gates.not_held_by_all(epochs) if why is not None else frozenset()
+            if round_.lifts:
+                self._limits.lift(round_.pending)
         finally:
             self._gates.open()
         if came_since:

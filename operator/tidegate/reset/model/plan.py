@@ -25,6 +25,9 @@ class PartitionPlan:
     ``committed`` is ``None`` without a commit; then nothing is counted as replayed or skipped.
     ``span_from`` and ``span_to`` are the timestamps of the records at the lower and the upper end of the range that
     would be replayed or skipped, where they were looked up and exist.
+
+    ``end``: where a replay ends, the offset of the first record that is not read in it. ``returns``: the group goes on
+    where it was before then, so that nothing from ``end`` on is read again.
     """
 
     topic: str
@@ -37,6 +40,8 @@ class PartitionPlan:
     clamped: Clamped | None = None
     span_from: datetime | None = None
     span_to: datetime | None = None
+    end: Offset | None = None
+    returns: bool = False
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -49,6 +54,8 @@ class PartitionPlan:
     @property
     def replayed(self) -> int:
         """Records (offsets) that would be read again."""
+        if self.returns and self.end is not None:
+            return max(0, self.end - self.target)
         return max(0, self.committed - self.target) if self.committed is not None else 0
 
     @property
@@ -71,6 +78,11 @@ class Plan:
     @property
     def targets(self) -> dict[TopicPartition, int]:
         return {p.topic_partition: p.target for p in self.partitions}
+
+    @property
+    def ends(self) -> dict[TopicPartition, int]:
+        """Where the replay of each partition ends; empty where it does not."""
+        return {p.topic_partition: p.end for p in self.partitions if p.end is not None}
 
     @property
     def moved(self) -> int:

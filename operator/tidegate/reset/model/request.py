@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from tidegate.kafka.connection import Connection
 from tidegate.reset.model.targets import Target
+from tidegate.resources.replay import Then
 from tidegate.resources.reset import FailurePolicy
 
 
@@ -92,6 +93,18 @@ class PlanLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class Until:
+    """Where a replay ends: before the first record at or after ``at``, before ``offset``, or after so many ``records``
+    from the target; one of them is set. ``within``: how long it may take."""
+
+    then: Then
+    within: timedelta
+    at: datetime | None = None
+    offset: int | None = None
+    records: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RunRequest:
     """All that a run needs to know; without secrets. ``run_uid`` is unique over all runs of all resources.
 
@@ -118,3 +131,5 @@ class RunRequest:
     connection_uid: str = ""
     observed: bool = False
     limits: PlanLimits | None = None
+    until: Until | None = None
+    """The replay ends."""

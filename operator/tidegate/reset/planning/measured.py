@@ -24,6 +24,8 @@ class Measured:
     found: Mapping[TopicPartition, int | None] = field(default_factory=dict)
     other: Offsets | None = None
     findings: Findings | None = None
+    ends: Mapping[TopicPartition, int | None] = field(default_factory=dict)
+    """As ``found``, for the time at which a replay ends."""
 
 
 @dataclass(frozen=True, slots=True)

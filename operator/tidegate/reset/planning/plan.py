@@ -19,6 +19,7 @@ from tidegate.reset.planning.checks import Asked, check
 from tidegate.reset.planning.measured import Aimed, Measured
 from tidegate.reset.planning.notes import count, left_out, notes_on
 from tidegate.reset.planning.refusals import NO_COMMITTED_OFFSET, NO_MATCHING_RECORD, NOTHING_MATCHES, PlanRefused
+from tidegate.reset.planning.replays import bounded, check_way, note_on
 from tidegate.reset.planning.scope import listed
 from tidegate.reset.planning.targets import Aim, NoAim, Seen, aim, named_offsets
 from tidegate.reset.ways import COOPERATIVE_SUBSCRIPTION, Owners, choose_way
@@ -102,20 +103,34 @@ def build_plan(asked: Asked, measured: Measured, now: datetime) -> Plan:
         )
     if not aimed.partitions:
         raise PlanRefused(NOTHING_MATCHES, ". ".join(left_out(request.target, aimed)))
+    partitions = aimed.partitions
+    bounds: tuple[str, ...] = ()
+    if request.until is not None:
+        replay = bounded(request.until, partitions, measured.ends)
+        partitions, bounds = replay.partitions, replay.notes
     plan = Plan(
         run_id=request.run_id,
         group_id=request.group_id,
         made_at=now,
-        partitions=tuple(sorted(aimed.partitions, key=lambda p: (p.topic, p.partition))),
+        partitions=tuple(sorted(partitions, key=lambda p: (p.topic, p.partition))),
         way=expected_way(
             asked.group,
-            frozenset(p.topic_partition for p in aimed.partitions),
+            frozenset(p.topic_partition for p in partitions),
             asked.managed,
             in_flight=bool(request.settings.in_flight),
         ),
     )
+    if request.until is not None:
+        check_way(plan.way)
+        bounds = (note_on(request.until, plan), *bounds)
     found = measured.findings.notes if measured.findings is not None else ()
-    notes = (*asked.scope.notes, *found, *left_out(request.target, aimed), *notes_on(asked, measured, plan, now))
+    notes = (
+        *asked.scope.notes,
+        *bounds,
+        *found,
+        *left_out(request.target, aimed),
+        *notes_on(asked, measured, plan, now),
+    )
     return replace(plan, notes=notes)
 
 
@@ -150,6 +165,8 @@ def span_ends(plan: Plan) -> Ends:
             continue
         first = max(min(p.committed, p.target), p.earliest)
         end = min(max(p.committed, p.target), p.latest)
+        if p.returns and p.end is not None:
+            end = min(end, p.end)
         if first < end:
             ranges.append((first - end, p.topic_partition, first, end - 1))
     ranges.sort()

@@ -16,6 +16,7 @@ from tidegate.reset.planning.checks import Asked, check, kinds_written
 from tidegate.reset.planning.measured import Measured
 from tidegate.reset.planning.plan import build_plan, span_ends, with_spans
 from tidegate.reset.planning.refusals import PlanRefused
+from tidegate.reset.planning.replays import end_time
 from tidegate.reset.planning.scope import is_undecided, scope_of, topics_to_know
 from tidegate.reset.planning.stopped_streams import left_by_streams
 from tidegate.reset.planning.targets import asked_time
@@ -40,13 +41,15 @@ def make_plan(request: RunRequest, kafka: ClusterReader, now: datetime, *, findi
     at = asked_time(target, now)
     # The look-up before the bounds: the log's end only grows, so that what was found is inside.
     found = kafka.offsets_at(dict.fromkeys(partitions, at)) if at is not None else {}
-    measured = Measured(committed, kafka.log_bounds(partitions), found, asked.other, findings)
+    until = end_time(request.until)
+    ends = kafka.offsets_at(dict.fromkeys(partitions, until)) if until is not None else {}
+    measured = Measured(committed, kafka.log_bounds(partitions), found, asked.other, findings, ends)
     plan = build_plan(asked, measured, now)
 
-    ends = span_ends(plan)
-    if not ends.first:
+    spans = span_ends(plan)
+    if not spans.first:
         return plan
-    return with_spans(plan, kafka.record_times(ends.first), kafka.record_times(ends.last))
+    return with_spans(plan, kafka.record_times(spans.first), kafka.record_times(spans.last))
 
 
 def look_around(request: RunRequest, kafka: ClusterReader) -> tuple[Asked, Offsets]:

@@ -28,6 +28,10 @@ NO_MATCHING_RECORD: Final = "NoMatchingRecord"
 
 UNSUPPORTED_BY_BROKERS: Final = "UnsupportedByBrokers"
 
+NEEDS_AGENTS: Final = "NeedsAgents"
+
+NOTHING_TO_REPLAY: Final = "NothingToReplay"
+
 BACKUP_NOT_FOUND: Final = "BackupNotFound"
 
 BAD_EXPRESSION: Final = "BadExpression"

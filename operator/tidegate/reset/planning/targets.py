@@ -84,9 +84,9 @@ def asked_time(target: Target, now: datetime) -> datetime | None:
     """
     match target:
         case ToTimestamp(at=at):
-            return _at_or_after(at)
+            return whole_milliseconds(at)
         case ByDuration(ago=ago):
-            return _at_or_after(now - ago) if ago <= now - EPOCH else EPOCH
+            return whole_milliseconds(now - ago) if ago <= now - EPOCH else EPOCH
         case ToEarliest() | ToLatest() | ToOffset() | ShiftBy() | FromFile() | FromGroup() | Undo():
             return None
         case FromCluster() | FromBackup() | ToRecord():
@@ -95,7 +95,8 @@ def asked_time(target: Target, now: datetime) -> datetime | None:
             assert_never(target)
 
 
-def _at_or_after(at: datetime) -> datetime:
+def whole_milliseconds(at: datetime) -> datetime:
+    """The first time at or after ``at`` that a record can have."""
     part = timedelta(microseconds=-at.microsecond % 1000)
     return max(at + part, EPOCH)
 

@@ -65,6 +65,11 @@ class Fence:
 
 
 @dataclass(frozen=True, slots=True)
+class KeepLimits:
+    """Write the limits of a replay again, which are not in the control topic."""
+
+
+@dataclass(frozen=True, slots=True)
 class TakeOver:
     """Stop the job and settle the run for good: offsets back where needed, final result."""
 
@@ -82,7 +87,7 @@ class Halt:
     briefly: bool = False
 
 
-Action = AddFinalizer | RemoveFinalizer | CreateRun | Launch | Approve | Fence | TakeOver | Halt
+Action = AddFinalizer | RemoveFinalizer | CreateRun | Launch | Approve | Fence | KeepLimits | TakeOver | Halt
 
 
 @dataclass(frozen=True, slots=True)

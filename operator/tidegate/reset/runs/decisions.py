@@ -22,6 +22,7 @@ from tidegate.reset.runs.actions import (
     Decision,
     Draft,
     Fence,
+    KeepLimits,
     Launch,
     RemoveFinalizer,
     TakeOver,
@@ -45,10 +46,12 @@ from tidegate.reset.runs.reasons import (
     DEADLINE_EXCEEDED,
     INVALID_SPEC,
     JOB_FAILED,
+    REPLAY_TIMED_OUT,
     WAITING_FOR_CONNECTION,
     WAITING_FOR_QUOTA,
     WAITING_FOR_RESET,
 )
+from tidegate.reset.runs.replaying import began, has_to_be_over_by, is_replaying
 from tidegate.reset.runs.request import (
     NOTHING_TO_UNDO,
     UNDO_RUN_NOT_FOUND,
@@ -209,12 +212,14 @@ def _until_approved_s(seen: Seen, run: Run) -> float:
 
 
 def _overdue(seen: Seen, run: Run) -> TakeOver | None:
-    deadline = run.request.settings.deadline
+    deadline = has_to_be_over_by(run)
     if deadline is None or seen.now <= deadline:
         return None
     alive = seen.runner is not None and seen.runner.status.state is RunnerState.RUNNING
     if alive and seen.now <= deadline + DEADLINE_GRACE:
         return None
+    if began(run) is not None:
+        return TakeOver(REPLAY_TIMED_OUT, f"the replay of reset {run.request.run_id} was not over within until.within")
     if seen.behind is not None:
         where = f"its plan was approved, and it could not go ahead ({seen.behind.message})"
     else:
@@ -233,6 +238,8 @@ def _supervise(draft: Draft, current: OffsetResetStatus, run: Run, runner: Runne
         return draft.decide(again_after_s=seen.tick_s)
     if number == 0:
         return _launch(draft, 1, runner.engine)
+    if is_replaying(run):
+        return _replay(draft, number, runner)
     if _ended_well(run):
         return _launch(draft, number + 1, runner.engine)
     # Whose jobs that ended for a pause have not died.
@@ -265,6 +272,16 @@ def _supervise(draft: Draft, current: OffsetResetStatus, run: Run, runner: Runne
         )
         return draft.decide(again_after_s=wait_s)
     return _launch(draft, number + 1, runner.engine)
+
+
+def _replay(draft: Draft, number: int, runner: RunnerSeen) -> Decision:
+    """No job is at work while the group reads; one moves it on once every partition has reached its end."""
+    seen, replayed = draft.seen, draft.seen.replay
+    if replayed is not None and replayed.missing:
+        return draft.decide(KeepLimits(), again_after_s=seen.tick_s)
+    if replayed is not None and replayed.is_over:
+        return _launch(draft, number + 1, runner.engine)
+    return draft.decide(again_after_s=seen.tick_s)
 
 
 def _ended_well(run: Run) -> bool:

@@ -22,6 +22,7 @@ from tidegate.reset.runs.reasons import (
     RUN_LOST,
     WAITING_FOR_CONNECTION,
 )
+from tidegate.reset.runs.replaying import ended_status
 from tidegate.reset.runs.seen import Seen, may_hold
 from tidegate.reset.store import Run
 from tidegate.resources.conditions import COMPLETE, Refusal, find_condition
@@ -119,6 +120,7 @@ def finish(draft: Draft, current: OffsetResetStatus, run: Run, result: RunResult
         redone=result.redone,
         begun=result.begun,
         waiting=result.waiting,
+        replay=ended_status(current.replay, result),
         digest=run.digest or current.digest,
     )
     if result.phase is ResetPhase.SUCCEEDED:

@@ -72,6 +72,8 @@ def apply_group(store: RunStore, kafka: Kafka, clock: Clock, *, hold: bool, tuni
         result = reset.apply()
     except Fenced as fenced:
         raise StaleAttempt(str(fenced)) from fenced
+    if result is None:
+        raise ValueError("a replay that ends is of one group")
     succeeded = result.phase is ResetPhase.SUCCEEDED
     if hold and succeeded:
         message = "it waits for the other groups of its fleet"

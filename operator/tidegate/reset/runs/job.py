@@ -47,17 +47,18 @@ def execute(store: RunStore, kafka: Kafka, clock: Clock, *, tuning: Tuning | Non
         store,
         clock,
         plan=lambda request, now, _: make_plan(request, kafka, now),
-        apply=lambda attempt: apply_run(store, attempt, kafka, clock, tuning=tuning),
+        apply=lambda attempt: apply_or_replay(store, attempt, kafka, clock, tuning=tuning),
         gather=lambda request, plan: gather_counts(request, plan, kafka, clock),
     )
 
 
 def carry_out(
-    store: RunStore, clock: Clock, *, plan: Planner, apply: Callable[[int], RunResult], gather: Gatherer
+    store: RunStore, clock: Clock, *, plan: Planner, apply: Callable[[int], RunResult | None], gather: Gatherer
 ) -> RunResult | None:
     """Plan if there is no plan yet, apply, verify, store the result. ``apply`` gets the attempt's number.
 
-    ``None``: the plan waits for approval. Raises ``StaleAttempt`` when a later attempt has taken over.
+    ``None``: the plan waits for approval, or the group reads on to the end of its replay. Raises ``StaleAttempt`` when
+    a later attempt has taken over.
 
     Evidence is gathered where nothing waits for it, and where nothing is lost should it end this process: while the
     plan waits for approval, or after the run.
@@ -79,7 +80,8 @@ def carry_out(
         # Whatever the document says by now: approval is the operator's to tell, to the job that it starts.
         return None
     result = apply(attempt)
-    gather_evidence(store, attempt, gather)
+    if result is not None:
+        gather_evidence(store, attempt, gather)
     return result
 
 
@@ -137,15 +139,37 @@ def unplanned(failure: PlanRefused | KafkaFailure, at: datetime) -> RunResult:
 
 
 def apply_run(store: RunStore, attempt: int, kafka: Kafka, clock: Clock, *, tuning: Tuning | None = None) -> RunResult:
-    """Apply the stored plan as it is. Raises ``StaleAttempt`` when a later attempt has taken over."""
+    """``apply_or_replay`` for a plan without ends: others only the operator carries out. Raises ``ValueError`` too."""
+    result = apply_or_replay(store, attempt, kafka, clock, tuning=tuning)
+    if result is None:
+        raise ValueError("a replay that ends is carried out by the operator")
+    return result
+
+
+def apply_or_replay(
+    store: RunStore, attempt: int, kafka: Kafka, clock: Clock, *, tuning: Tuning | None = None
+) -> RunResult | None:
+    """Apply the stored plan as it is. ``None``: the group reads on to the end of its replay, or does still.
+
+    The run keeps its claim on the group while that lapses: so it learns whether another run has had the group since.
+    Raises ``StaleAttempt`` when a later attempt has taken over.
+    """
     reset = group_reset(store, attempt, kafka, clock, tuning)
     try:
         result = reset.apply()
     except Fenced as fenced:
         raise StaleAttempt(str(fenced)) from fenced
-    store.finish(result, attempt=attempt)
-    reset.release()
+    if result is not None:
+        store.finish(result, attempt=attempt)
+        reset.release()
     return result
+
+
+def keep_limits(store: RunStore, kafka: Kafka, clock: Clock) -> None:
+    """Write the limits of a replay again: the control topic may have been lost. Raises ``KafkaFailure``."""
+    run = store.load()
+    if run.plan is not None and run.result is None:
+        group_reset(store, run.attempt, kafka, clock, None).keep_limits()
 
 
 def settle(

@@ -11,6 +11,7 @@ from tidegate.reset.model.plan import Plan
 from tidegate.reset.model.progress import Progress
 from tidegate.reset.model.request import RunRequest
 from tidegate.reset.model.result import RunResult
+from tidegate.reset.runs import replaying
 from tidegate.reset.runs.actions import Draft
 from tidegate.reset.runs.reasons import (
     ANNOTATION_APPROVES_NOTHING,
@@ -58,8 +59,11 @@ def report(draft: Draft, current: OffsetResetStatus, run: Run) -> None:
         fleet=fleet_status(run),
         plan=plan_status(draft.seen.run_document, run.plan or run.fleet),
         digest=run.digest or current.digest,
+        replay=replaying.replay_status(run, draft.seen.replay, current.replay, draft.seen.now),
     )
     message = _progress_message(run, phase)
+    if phase is ResetPhase.REPLAYING:
+        message = replaying.message(run, draft.seen.replay)
     if phase is ResetPhase.AWAITING_APPROVAL:
         if draft.seen.no_effect:
             message = f"{message}. {draft.seen.no_effect}"

@@ -39,6 +39,8 @@ WAITING_FOR_CONNECTION: Final = "WaitingForConnection"
 
 DEADLINE_EXCEEDED: Final = "DeadlineExceeded"
 
+REPLAY_TIMED_OUT: Final = "ReplayTimedOut"
+
 DELETED: Final = "Deleted"
 
 RUN_LOST: Final = "RunLost"

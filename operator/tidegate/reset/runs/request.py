@@ -9,6 +9,7 @@ from typing import Final
 
 from tidegate.kafka.connection import Connection
 from tidegate.kube.ports import Object, label_of, name_of, uid_of
+from tidegate.reset.applying.replay import RETURNED
 from tidegate.reset.model.request import (
     ApplySettings,
     EvidenceLevel,
@@ -17,6 +18,7 @@ from tidegate.reset.model.request import (
     PlanLimits,
     RunRequest,
     Selection,
+    Until,
     Waves,
 )
 from tidegate.reset.model.targets import (
@@ -37,6 +39,7 @@ from tidegate.resources.conditions import Refusal
 from tidegate.resources.evidence import EvidenceLevel as SpecLevel
 from tidegate.resources.evidence import EvidenceSpec
 from tidegate.resources.offset_reset import OffsetResetSpec
+from tidegate.resources.replay import UntilSpec
 from tidegate.resources.reset import ApprovalMode, ResetPhase
 from tidegate.resources.targets import ClusterTarget, RecordTarget, ResetTo
 
@@ -137,6 +140,9 @@ def undo_target(run_id: str, run: Run | None) -> Target | Refusal:
     if run.result is None or not (run.result.phase is ResetPhase.SUCCEEDED or run.result.reason == NOT_PUT_BACK):
         ended = "has not ended" if run.result is None else f"ended as {run.result.phase}"
         return Refusal(NOTHING_TO_UNDO, f"spec.to.undo: run {run_id} {ended}: it has left no offset changed")
+    if run.result.reason == RETURNED:
+        why = f"spec.to.undo: run {run_id} has returned the group to where it was before: there is nothing to undo"
+        return Refusal(NOTHING_TO_UNDO, why)
     # The result's, not the first intent's: owners that let go committed once more, and that is where they stood.
     before = run.result.before
     had = frozenset(b.topic_partition for b in before)
@@ -184,7 +190,13 @@ def make_request(
         connection_uid=connection_uid,
         observed=observed,
         limits=limits,
+        until=None if spec.until is None else until_asked(spec.until),
     )
+
+
+def until_asked(until: UntilSpec) -> Until:
+    """Where a replay ends, as a run is told."""
+    return Until(then=until.then, within=until.within, at=until.timestamp, offset=until.offset, records=until.records)
 
 
 def waves_asked(spec: OffsetResetSpec) -> Waves | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from tidegate.jobs.runner import RunnerState, RunnerStatus
+from tidegate.reset.applying.replay import Replayed
 from tidegate.reset.model.request import RunRequest
 from tidegate.reset.runs.approval_effect import Approval
 from tidegate.reset.store import Run
@@ -91,6 +92,8 @@ class Seen:
     max_launches: int = 12
     tick_s: float = 1.0
     trouble: str = ""
+    replay: Replayed | None = None
+    """How far a replay has come, where the brokers told."""
 
     @property
     def under_way(self) -> OffsetResetStatus | None:

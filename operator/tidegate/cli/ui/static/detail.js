@@ -4,7 +4,7 @@ import { address, badge, count, foreign, h, Parts, since, spaced, svg } from "./
 import { ask, path } from "./live.js";
 import { NAMES } from "./lists.js";
 
-const PHASES = ["Planning", "AwaitingApproval", "Pausing", "Applying", "Verifying", "Resuming"];
+const PHASES = ["Planning", "AwaitingApproval", "Pausing", "Applying", "Verifying", "Replaying", "Resuming"];
 const ENDS = { Succeeded: "good", Failed: "bad", RolledBack: "bad" };
 const LANE = 420;
 
@@ -87,7 +87,7 @@ export class ResetPage {
 function steps(list, phase) {
   const reached = new Map();
   for (const step of list) if (!reached.has(step.phase)) reached.set(step.phase, step);
-  const shown = PHASES.filter((each) => reached.has(each) || each === phase || (!ENDS[phase] && each !== "AwaitingApproval"));
+  const shown = PHASES.filter((each) => reached.has(each) || each === phase || (!ENDS[phase] && !["AwaitingApproval", "Replaying"].includes(each)));
   const items = [...shown, ENDS[phase] ? phase : "Succeeded"];
   const now = items.indexOf(phase);
   return h(
@@ -168,7 +168,7 @@ function mark(kind) {
 
 function laneRow(lane, phase) {
   // Before that, what is committed has nothing to do with the target yet.
-  const applied = ["Verifying", "Resuming", "Succeeded"].includes(phase);
+  const applied = ["Verifying", "Replaying", "Resuming", "Succeeded"].includes(phase);
   const stands = !applied || lane.now === null ? null : lane.now === lane.target ? "at the target" : BigInt(lane.now) > BigInt(lane.target) ? "went on" : "";
   return h(
     "tr",

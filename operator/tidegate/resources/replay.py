@@ -1,0 +1,96 @@
+"""A reset whose replay ends: where, what comes then, and how far it has come."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Final
+
+from pydantic import Field, StrictInt
+
+from tidegate.resources.base import ResourceModel
+from tidegate.resources.durations import parse_duration
+from tidegate.resources.fields import Count, PositiveDuration, Timestamp
+from tidegate.resources.rules import cel_exactly_one, rule
+from tidegate.resources.targets import Offset
+
+
+class Then(StrEnum):
+    """Where a group goes on once its replay has ended: ``RETURN``, where it was before; ``CONTINUE``, at the end."""
+
+    RETURN = "Return"
+    CONTINUE = "Continue"
+
+
+class EndKind(StrEnum):
+    """The members of ``until`` that say where the replay ends, as they are written."""
+
+    TIMESTAMP = "timestamp"
+    OFFSET = "offset"
+    RECORDS = "records"
+
+
+MOST_RECORDS: Final = 2**63 - 1
+
+
+class UntilSpec(ResourceModel):
+    """Where a replay ends, partition by partition: before the first record that is not read any more."""
+
+    timestamp: Timestamp | None = None
+    """Before the first record at or after this time; at the end of the log, as it is when the plan is made, where there
+    is none."""
+
+    offset: Offset | None = None
+    """Before this offset, in every partition."""
+
+    records: Annotated[StrictInt, Field(ge=1, le=MOST_RECORDS)] | None = None
+    """After this many offsets of each partition, counted from the target."""
+
+    then: Then = Then.RETURN
+    """Where the group goes on once every partition has reached its end: Return, where it was before the replay;
+    Continue, at the end. Until then partitions that have reached theirs are paused."""
+
+    within: PositiveDuration = parse_duration("24h")
+    """How long the replay may take, from when the group has its targets. After that the run is rolled back: the group
+    returns to where it was before the replay."""
+
+    @rule(
+        cel_exactly_one(EndKind),
+        f"must have exactly one of {', '.join(EndKind)}: keep one and remove the others",
+    )
+    def _one_end(self) -> bool:
+        return sum(value is not None for value in (self.timestamp, self.offset, self.records)) == 1
+
+
+class ReplayStatus(ResourceModel):
+    """How far a replay that ends has come. Counted are offsets, by what owners have committed and what their agents
+    say."""
+
+    records: Count
+    """How many offsets lie between the targets and the ends of all partitions."""
+
+    read: Count
+    """How many of them are read."""
+
+    percent: Count
+    """read as a percentage of records, rounded down."""
+
+    progress: str
+    """The same for people, such as 42% (1/8 partitions)."""
+
+    partitions: Count
+    """How many partitions are replayed."""
+
+    reached: Count
+    """How many of them have reached their end, where they are paused until all have."""
+
+    started_at: Timestamp
+    """When the replay began."""
+
+    ends_by: Timestamp
+    """When it is rolled back, if it has not ended by then."""
+
+    estimated_end: Timestamp | None = None
+    """When it may have ended, by how fast it has been read so far. Absent while that is not known."""
+
+    waits_for: str | None = None
+    """What the first partition that has not reached its end waits for, for people. Absent once all have."""
