@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,10 @@ from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Unavailable
 from tidegate.kafka.model import TopicPartition
 from tidegate.reset.binding import digest_of
 from tidegate.reset.confined import ConfinedRunStore
+from tidegate.reset.model.request import Until
 from tidegate.reset.model.result import RunResult
 from tidegate.reset.runs import job
+from tidegate.resources.replay import Then
 from tidegate.resources.reset import ResetPhase, Way
 from unit.reset.test_apply_simulated import GROUP, KINDS, RESET, Kind, Mortal, Outage, Process, World, _steps
 
@@ -83,6 +86,19 @@ def recorded(kind: Kind, folder: Path, attribution: Attribution = ATTRIBUTION, *
     world = World(kind, folder)
     world.create(**settings)
     return Recorded(world, attribution)
+
+
+@pytest.mark.parametrize("then", list(Then))
+def test_a_replay_that_has_ended_was_no_rollback(then: Then, tmp_path: Path) -> None:
+    [managed] = [kind for kind in SOME if kind.way is Way.GATED]
+    replay = recorded(managed, tmp_path, until=Until(then, timedelta(hours=1), records=20))
+    assert replay.execute() is None
+    replay.world.clock.sleep(30)
+    result = replay.execute()
+    assert result is not None
+    assert result.phase is ResetPhase.SUCCEEDED
+    replay.check()
+    assert [change.action for change in replay.changes] == [Action.RESET, Action.RESET]
 
 
 @pytest.mark.parametrize("kind", SOME, ids=lambda k: k.name)
