@@ -6,6 +6,7 @@ import contextlib
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -190,6 +191,28 @@ def test_who_has_gone_on_since_a_writer_died_is_not_moved_again(then: Then, by: 
         world.settle()
         world.check_replayed(goal)
     assert moved_on, "some died after the group had been moved on"
+
+
+def test_whoever_goes_on_with_a_replay_knows_where_the_owners_stood(tmp_path: Path) -> None:
+    """What they have committed as their gates were closed is not read again."""
+    for step in range(1, _steps(tmp_path, second=False) + 1, 7):
+        world = ReplayWorld(MANAGED[0], tmp_path / str(step))
+        world.ask()
+        stood: dict[TopicPartition, int] = {}
+        take_effect = world.kafka._materialise
+
+        def noted(
+            transaction: Any, world: ReplayWorld = world, stood: Any = stood, take_effect: Any = take_effect
+        ) -> None:
+            if GROUP in transaction.offsets and transaction.transactional_id.startswith("tidegate.") and not stood:
+                stood.update(world.kafka.committed(GROUP, list(RESET)))
+            take_effect(transaction)
+
+        world.kafka._materialise = noted  # type: ignore[method-assign]
+        with contextlib.suppress(Killed):
+            world.execute(Process(step))
+        assert world.execute() is None
+        assert world.before == stood, f"died at {step}"
 
 
 def test_kafka_may_be_away_for_long_as_the_replay_ends(tmp_path: Path) -> None:

@@ -52,7 +52,15 @@ class RunContext:
         self.limits = RunLimits(kafka, self.pace, plan, request.run_uid, hold)
         self.joins = Joins(kafka, self.group_id, self.pace, settings.max_standstill.total_seconds())
         self.sequences = Sequences(
-            kafka, self.commits, self.gates, self.limits, self.pace, self.times, self.joins, self.hold_s
+            kafka,
+            self.commits,
+            self.gates,
+            self.limits,
+            self.pace,
+            self.times,
+            self.joins,
+            self.hold_s,
+            self._tell_learned,
         )
         self.view = GroupView(kafka, self.group_id, self.pace, self.joins, self.journal, self.state)
         self._told_behind = ("", -RENEW_S)
@@ -67,6 +75,11 @@ class RunContext:
         """Whatever gates of this run are still closed."""
         if self.state.gated:
             self.gates.open_all(insist=insist)
+
+    def _tell_learned(self) -> None:
+        """Of a replay, which goes on exactly there: what owners have committed as they let go is in ``before``."""
+        if self.plan.ends and not self.commits.any:
+            self.journal.tell_before(self.state.before)
 
     def _tell_behind(self, behind: str) -> None:
         """In the journal, now and then: which tells as well whether somebody has taken the run over."""

@@ -108,6 +108,12 @@ class Journal:
         )
         self._state.told_before = True
 
+    def tell_before(self, before: Mapping[TopicPartition, int]) -> None:
+        """Where the group stood before the run, where owners have committed once more since the present round was
+        told: the only place that tells it once the targets are committed."""
+        if before != self.offsets_before():
+            self._append(replace(self.intents[-1], at=self._clock.now(), before=as_tuple(before)))
+
     def tell_again(self, last: Progress, again: Partitions) -> None:
         """Of the round of ``last``, the partitions that are known to need another one."""
         self._append(

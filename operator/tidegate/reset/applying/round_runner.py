@@ -81,7 +81,9 @@ class RoundRunner:
         # Who is led goes on with the others' partitions meanwhile, and none of these clients commits once it has left.
         unverified = self._state.unverified - pending if choice.way is not Way.LEADING else NO_PARTITIONS
         earlier = self._view.committed(unverified) if unverified else {}
-        learns = self._state.round == 1 and not self._state.putting_back
+        # A replay goes on exactly where owners stood: they may have read on while earlier rounds came to nothing.
+        is_first = self._state.round == 1 or (bool(self._state.plan.ends) and not self._commits.any)
+        learns = is_first and not self._state.putting_back
         lifts = self._state.putting_back is not None
         round_ = Round(self._state.round, targets, self._state.replaced, self._state.before, learns, lifts=lifts)
         try:

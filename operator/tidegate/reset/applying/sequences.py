@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final, assert_never
 
@@ -31,7 +31,10 @@ MOST_STANDSTILLS: Final = 2
 
 
 class Sequences:
-    """Carries out a round by a way. ``hold_s``: how long owners are held after they let go (``inFlight``)."""
+    """Carries out a round by a way. ``hold_s``: how long owners are held after they let go (``inFlight``).
+
+    ``learned``: called behind closed gates, once it is known where the owners stood, before targets are committed.
+    """
 
     def __init__(
         self,
@@ -43,10 +46,12 @@ class Sequences:
         times: Times,
         joins: Joins,
         hold_s: float,
+        learned: Callable[[], None] = lambda: None,
     ) -> None:
         self._kafka = kafka
         self._gates = gates
         self._limits = limits
+        self._learned = learned
         self._commits = commits
         self._pace = pace
         self._times = times
@@ -125,6 +130,7 @@ class Sequences:
                 return Outcome(not_tried=round_.pending)
             self._steps.learn_before(round_)
             if not round_.lifts:
+                self._learned()
                 # Before anybody can read from the targets, and not before the gates are closed: an owner beyond a limit
                 # would take it for reached.
                 self._limits.put(round_.pending)
