@@ -121,6 +121,8 @@ def message(run: Run, seen: Replayed | None) -> str:
     if seen.waits_for:
         said = f"{said}; {seen.waits_for}"
     if seen.beyond:
-        said = f"{said}. {len(seen.beyond)} partition(s), e.g. {seen.beyond[0]}, are read by members without the agent"
-        said = f"{said}, which may read beyond the end"
+        said = (
+            f"{said}. {len(seen.beyond)} partition(s), e.g. {seen.beyond[0]}, are owned by members that have not said "
+        )
+        said = f"{said}that they run the agent, and may read beyond the end"
     return said
