@@ -180,7 +180,8 @@ class _Late:
         elif owner is None:
             why = "nobody owns it"
         elif owner.member_id not in self.managed:
-            why = f"{visible(owner.client_id)[:200]} has it, and runs no agent that would stop it at the end, or has only just joined"
+            who = visible(owner.client_id)[:200]
+            why = f"{who} has it, and runs no agent that would stop it at the end, or has only just joined"
         else:
             why = f"{visible(owner.client_id)[:200]} owns it, and has not come to the end yet"
         return f"{self.partition} at {self.committed:,} of {self.end:,}: {why}"
