@@ -9,11 +9,12 @@ import pytest
 from tidegate.jobs.runner import RunnerState, RunnerStatus
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
+from tidegate.reset.applying.replay import CONTINUED
 from tidegate.reset.binding import digest_of, digest_of_end
 from tidegate.reset.model.fleet import FleetCounts, FleetPlan, GroupPlan, GroupTrouble
 from tidegate.reset.model.plan import PartitionPlan, Plan
 from tidegate.reset.model.progress import Progress
-from tidegate.reset.model.request import ApplySettings, FleetRequest, RunRequest, Waves
+from tidegate.reset.model.request import ApplySettings, FleetRequest, RunRequest, Until, Waves
 from tidegate.reset.model.result import RunResult, Standstill
 from tidegate.reset.model.targets import PartitionOffset, ToOffset
 from tidegate.reset.runs import reasons
@@ -35,6 +36,7 @@ from tidegate.reset.store import Run
 from tidegate.resources.base import parse_spec
 from tidegate.resources.conditions import Refusal, find_condition
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
+from tidegate.resources.replay import Then
 from tidegate.resources.reset import Engine, ResetPhase, Way
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -734,6 +736,22 @@ def test_a_pause_is_not_taken_for_a_death_and_ends_by_the_time_that_was_written_
     assert condition(early, "Complete") == ("Unknown", "Applying")
     assert late.action == Launch(f"{DOCUMENT}-2")
     assert lost.action == TakeOver(reasons.DEADLINE_EXCEEDED, "reset one passed its deadline: it was not over in time")
+
+
+def test_the_jobs_of_a_replay_that_ends_are_not_counted_as_deaths() -> None:
+    """Each may have found Kafka away while the group stands at its ends."""
+    request = replace(REQUEST, until=Until(Then.CONTINUE, timedelta(hours=1), records=5))
+    replaying = Progress(ResetPhase.REPLAYING, NOW, 1, round=1)
+    ending = Progress(ResetPhase.PAUSING, NOW, 20, round=2, putting_back=CONTINUED, message="the replay has ended")
+    run = Run(request, plan=PLAN, journal=(replaying, ending), attempt=20)
+    died = replace(DEAD, fenced=20, died_at=NOW - timedelta(minutes=1))
+
+    again = decide(under_way(at_launch(20), run=run, runner=died))
+    over = decide(under_way(at_launch(20), run=run, runner=died, now=NOW + timedelta(minutes=16)))
+
+    assert again.action == Launch(f"{DOCUMENT}-21")
+    assert isinstance(over.action, TakeOver)
+    assert (over.action.reason, "was not moved on" in over.action.message) == (reasons.REPLAY_TIMED_OUT, True)
 
 
 def test_the_jobs_of_waves_are_not_counted_as_deaths() -> None:

@@ -258,7 +258,8 @@ def _supervise(draft: Draft, current: OffsetResetStatus, run: Run, runner: Runne
         return draft.decide(Launch(launch_name(seen.run_document, number)), again_after_s=seen.tick_s)
     if runner.fenced < number:
         return draft.decide(Fence(number), again_after_s=0)
-    if tries >= seen.max_launches:
+    # A job that finds that the replay is not over yet, or Kafka away, ends without a result; the time it has bounds that.
+    if tries >= seen.max_launches and began(run) is None:
         why = runner.status.message or seen.trouble
         detail = f": {why}" if why else ""
         message = f"the job of reset {seen.run_id} ended {tries} times without a result{detail}"
