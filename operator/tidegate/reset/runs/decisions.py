@@ -258,7 +258,7 @@ def _supervise(draft: Draft, current: OffsetResetStatus, run: Run, runner: Runne
         return draft.decide(Launch(launch_name(seen.run_document, number)), again_after_s=seen.tick_s)
     if runner.fenced < number:
         return draft.decide(Fence(number), again_after_s=0)
-    # A job that finds that the replay is not over yet, or Kafka away, ends without a result; the time it has bounds that.
+    # One that finds that a replay is not over yet, or Kafka away, ends without a result; time bounds that.
     if tries >= seen.max_launches and began(run) is None:
         why = runner.status.message or seen.trouble
         detail = f": {why}" if why else ""
