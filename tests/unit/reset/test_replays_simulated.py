@@ -327,6 +327,24 @@ def test_a_pause_that_held_the_partition_all_along_ends_no_replay(tmp_path: Path
     assert result.reason == RETURNED
 
 
+def test_a_place_to_return_to_that_is_gone_before_it_begins_is_missed(tmp_path: Path) -> None:
+    """Offsets of a group without members may expire while the plan waits for its approval."""
+    world = ReplayWorld(MANAGED[0], tmp_path)
+    world.ask()
+    plan = make_plan(world.store.load().request, world.kafka, world.clock.now())
+    world.store.write_plan(plan, attempt=world.store.begin_attempt())
+    for consumer in world.consumers:
+        consumer.close()
+    world.clock.sleep(60)
+    del world.kafka._offsets_of(GROUP)[RESET[0]]
+    result = world.execute()
+    assert result is not None
+    assert (result.phase, result.reason) == (ResetPhase.FAILED, "PlanOutdated")
+    assert "nowhere to return to from the replay" in result.message
+    assert "Nothing was changed" in result.message
+    assert world.nothing_is_left()
+
+
 def test_limits_that_are_gone_are_seen_and_written_again(tmp_path: Path) -> None:
     world = ReplayWorld(MANAGED[0], tmp_path)
     assert world.replay() is None

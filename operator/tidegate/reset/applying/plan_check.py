@@ -74,11 +74,24 @@ def check_plan(context: RunContext) -> None:
             f"{len(outside)} target(s) are outside the log by now, e.g. {first}: target {targets[first]}, "
             f"log {bounds[first].earliest} to {bounds[first].latest}. Plan anew under another reset id"
         )
+    _check_return(context)
     if context.run.request.manual_approval or context.claim.behind:
         # Planned a while ago, before somebody approved it or before another run was done.
         _check_directions(context)
     if context.run.request.manual_approval:
         _check_skipped(context)
+
+
+def _check_return(context: RunContext) -> None:
+    """Where an offset is gone since, there is nowhere to return to."""
+    returning = [p.topic_partition for p in context.plan.partitions if p.returns]
+    now = context.view.committed(frozenset(returning)) if returning else {}
+    lost = [p for p in returning if p not in now]
+    if lost:
+        raise PlanOutdated(
+            f"nothing is committed any more in {len(lost)} partition(s), e.g. {min(lost)}, so there is nowhere to "
+            "return to from the replay. Plan anew under another reset id"
+        )
 
 
 def _check_directions(context: RunContext) -> None:
