@@ -219,7 +219,11 @@ class PauseReconciler:
             case SetConnector():
                 loop = asyncio.get_running_loop()
                 await in_thread(
-                    self._parts.patient_executor, self._stopper.do, decision.action, memory.stopper, loop.time()
+                    self._parts.patient_executor,
+                    self._stopper.do,
+                    decision.action,
+                    memory.stopper,
+                    self._parts.now().timestamp(),
                 )
                 memory.wrote_s = loop.time()
             case _:
