@@ -164,7 +164,7 @@ class Reader:
             return replace(seen, connector=LookedAtConnector(trouble=trouble))
         now_s = seen.now.timestamp()
         look = functools.partial(self._stopper.look, seen.uid, live, *named, record, memory.stopper, now_s)
-        return replace(seen, connector=await in_thread(self._parts.patient_executor, look))
+        return replace(seen, connector=await in_thread(self._parts.connect_executor, look))
 
     async def _observed(
         self,

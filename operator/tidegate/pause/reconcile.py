@@ -219,7 +219,7 @@ class PauseReconciler:
             case SetConnector():
                 loop = asyncio.get_running_loop()
                 await in_thread(
-                    self._parts.patient_executor,
+                    self._parts.connect_executor,
                     self._stopper.do,
                     decision.action,
                     memory.stopper,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 
 import pytest
 
 from support.connect_pauses import BY_CONNECT, asked, connector, made
 from support.pause_world import World, condition, status
-from tidegate.connect.ports import FAILED, RUNNING, STOPPED, Connector, ConnectUnavailable, TargetState
+from tidegate.connect.ports import FAILED, RUNNING, STOPPED, ConnectCluster, Connector, ConnectUnavailable, TargetState
 from tidegate.kube.ports import PAUSES
 from tidegate.kube.unreadable import ABANDON
 from tidegate.pause.connectors import CONNECTOR_FAILED, CONNECTOR_UNSETTLED, NOT_A_SINK, OTHER_GROUP
@@ -244,3 +245,26 @@ def test_one_that_stays_stopped_anyway_waits_for_nobody() -> None:
     world.passes(limit=4)
     assert world.body is None
     world.close()
+
+
+def test_workers_that_do_not_answer_hold_up_no_other_pause(world: World) -> None:
+    answers, look = threading.Event(), world.connect.look
+
+    def late(cluster: ConnectCluster, name: str) -> Connector | None:
+        assert answers.wait(60)
+        return look(cluster, name)
+
+    world.connect.look = late  # type: ignore[method-assign]
+    world.ask(**BY_CONNECT)
+    world.ask("q")
+
+    async def both() -> None:
+        waiting = asyncio.create_task(world._passes("p", 40))
+        await asyncio.wait_for(world._passes("q", 40), 30)
+        assert not waiting.done()
+        assert world.phase_of("q") == "Paused"
+        answers.set()
+        await waiting
+
+    asyncio.run(both())
+    assert world.phase == "Paused"
