@@ -15,6 +15,7 @@ from typing import Final
 from tidegate.connect.ports import FAILED, PAUSED, RUNNING, STOPPED, Connector, TargetState
 from tidegate.kafka.names import is_allowed
 from tidegate.kube.ports import EventType, KubeEvent
+from tidegate.kube.unreadable import ABANDON
 from tidegate.pause.model import LookedAtConnector, Seen, SetConnector
 from tidegate.resources.conditions import Refusal
 from tidegate.resources.pause import ConnectorGoal, ConsumerGroupPauseSpec, PausePhase, StoppedConnector
@@ -163,7 +164,8 @@ def _left(looked: LookedAtConnector, record: StoppedConnector | None) -> Refusal
         return None
     text = (
         f"connector {record.name} of Connect cluster {record.cluster} was stopped through a KafkaConnection that was "
-        f"deleted since; it was {record.state} before"
+        f"deleted since; it was {record.state} before: see to it yourself, and delete this pause with annotation "
+        f"{ABANDON}=true"
     )
     return Refusal(CONNECTOR_LEFT, text)
 

@@ -13,7 +13,7 @@ from tidegate.pause.model import LookedAtConnector, SetConnector
 from tidegate.pause.plan import FINALIZER
 from tidegate.resources.base import read_status
 from tidegate.resources.conditions import Refusal
-from tidegate.resources.pause import PauseStatus, StoppedConnector
+from tidegate.resources.pause import PausePhase, PauseStatus, StoppedConnector
 
 CONNECT_CLUSTER_NOT_FOUND: Final = "ConnectClusterNotFound"
 CONNECT_UNAVAILABLE: Final = "ConnectUnavailable"
@@ -75,7 +75,9 @@ class Stopper:
             can_stop = self.workers.can_stop(reached, name) if is_new else None
         except ConnectFailure as failure:
             return LookedAtConnector(live.uid, reached, trouble=_refusal(failure))
-        others = self._records_of_others(pause_uid, (live.uid, cluster, name))
+        # It is about to be recorded, or to go back.
+        depends = connector is not None and (record is None or record.phase is PausePhase.RESUMING)
+        others = self._records_of_others(pause_uid, (live.uid, cluster, name)) if depends else ()
         return LookedAtConnector(
             live.uid,
             reached,

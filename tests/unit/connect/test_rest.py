@@ -153,6 +153,10 @@ def test_no_redirect_is_followed(served: Served) -> None:
         (always(200, b"[" * 100_000), ConnectRefused),
         (always(200, b"{}"), ConnectRefused),
         (always(200, b'{"config": {"consumer.override.group.id": 5}}'), ConnectRefused),
+        (
+            always(200, b'{"config": {"consumer.override.group.id": "\\ud800"}, "connector": {"state": "RUNNING"}}'),
+            ConnectRefused,
+        ),
         (always(200, b'{"config": {}, "connector": {"state": "hunter2"}}'), ConnectRefused),
         (always(200, b'{"config": {}, "connector": {"state": "RUNNING"}, "tasks": [1]}'), ConnectRefused),
     ],

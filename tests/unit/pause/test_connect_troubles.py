@@ -268,3 +268,34 @@ def test_workers_that_do_not_answer_hold_up_no_other_pause(world: World) -> None
 
     asyncio.run(both())
     assert world.phase == "Paused"
+
+
+def test_at_rest_it_does_not_list_all_pauses(world: World) -> None:
+    """There may be thousands, and each listing is of all."""
+    world.ask(**BY_CONNECT)
+    world.passes()
+    listed: list[object] = []
+    list_all = world.kube.list
+    world.kube.list = lambda kind: listed.append(kind) or list_all(kind)  # type: ignore[method-assign,func-returns-value]
+    body = world.kube.get(PAUSES, "ns", "p")
+    for _ in range(3):
+        asyncio.run(world.reconciler.reconcile(body))
+    assert listed == []
+
+
+def test_a_connection_that_was_deleted_leaves_word_of_what_to_do(world: World) -> None:
+    world.ask(**BY_CONNECT)
+    world.passes()
+    body = world.kube.get(PAUSES, "ns", "p")
+    record = {**body["status"]["connector"], "connectionUid": "another"}
+    world.kube.replace_status(PAUSES, body, {**body["status"], "connector": record})
+    world.passes()
+    assert condition(world, "Stalled")[1] == "ConnectorLeft"
+    assert "delete this pause" in condition(world, "Stalled")[2]
+    world.drop()
+    world.passes(limit=3)
+    give_up(world, "abandon")
+    world.passes()
+    assert world.body is None
+    [said] = [event.message for event in world.kube.happenings_of("p") if "PUT /connectors" in event.message]
+    assert "PUT /connectors/sink/resume" in said
