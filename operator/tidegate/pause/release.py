@@ -69,7 +69,8 @@ def start_again(seen: Seen, status: PauseStatus, message: str) -> Decision | Non
             text = f"{message}; connector {record.name} goes back to what it was ({record.state})"
             status = status.model_copy(update={"connector": record})
             troubles = (connector.trouble,) if connector.trouble is not None else ()
-            again_s = seen.tick.active_s if _is_waited_for(seen, connector) and connector.action is None else None
+            again_s = seen.tick.active_s if _is_waited_for(seen, connector) else 0
+            again_s = again_s if connector.action is None else seen.tick.quick_s
             return _going_back(seen, status, text, connector.action, connector.happenings, troubles, again_s)
     step = give_back(seen, status.workloads)
     if not step.records:
@@ -86,13 +87,12 @@ def _going_back(
     action: Action | None,
     happenings: tuple[KubeEvent, ...],
     troubles: tuple[Refusal, ...],
-    again_s: float | None = None,
+    again_s: float = 0,
 ) -> Decision:
     status = _resuming(seen, status, text)
     happenings = (*told(seen, PausePhase.RESUMING, text), *happenings)
     if not troubles:
-        soon_s = 0 if action is None else seen.tick.quick_s
-        return Decision(status, action, happenings, again_after_s=soon_s if again_s is None else again_s)
+        return Decision(status, action, happenings, again_s)
     conditions = stalled(status.conditions, reason=troubles[0].reason, message=troubles[0].message, **stamp(seen))
     status = status.model_copy(update={"conditions": conditions})
     return Decision(status, action, (*happenings, *_troubles(seen, troubles)), seen.tick.active_s)
