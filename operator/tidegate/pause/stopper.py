@@ -74,7 +74,7 @@ class Stopper:
             is_new = record is None and connector is not None
             can_stop = self.workers.can_stop(reached, name) if is_new else None
         except ConnectFailure as failure:
-            return LookedAtConnector(live.uid, reached, trouble=_refusal(failure))
+            return LookedAtConnector(live.uid, reached, trouble=_refusal(failure, live, cluster))
         # It is about to be recorded, or to go back.
         depends = connector is not None and (record is None or record.phase is PausePhase.RESUMING)
         others = self._records_of_others(pause_uid, (live.uid, cluster, name)) if depends else ()
@@ -90,16 +90,17 @@ class Stopper:
             may_stop_yet=memory.late_stop is not None and _is_within(LATE_S, memory.late_stop, now_s),
         )
 
-    def do(self, action: SetConnector, memory: StopperMemory, now_s: float) -> None:
+    def do(self, action: SetConnector, live: Live, memory: StopperMemory, now_s: float) -> None:
         """Whether it is done the next look tells."""
         try:
             self.workers.set_state(action.cluster, action.name, action.state)
         except ConnectFailure as failure:
             memory.asked = None
+            refusal = _refusal(failure, live, action.cluster.name)
             if not isinstance(failure, ConnectUnavailable):
-                memory.refused = _refusal(failure), now_s
+                memory.refused = refusal, now_s
             else:
-                memory.unanswered = action.state, _refusal(failure)
+                memory.unanswered = action.state, refusal
                 memory.late_stop = now_s if action.state is TargetState.STOPPED else memory.late_stop
             _log.warning("connector %s of Connect cluster %s: %s", action.name, action.cluster.name, failure)
             return
@@ -126,7 +127,11 @@ def _is_within(seconds: float, since_s: float, now_s: float) -> bool:
     return 0 <= now_s - since_s < seconds
 
 
-def _refusal(failure: ConnectFailure) -> Refusal:
+def _refusal(failure: ConnectFailure, live: Live, cluster: str) -> Refusal:
+    told = str(failure)
+    if live.is_foreign:
+        # Where its workers are, and how they answer, is no business of who uses it from elsewhere.
+        told = f"Connect cluster {cluster} of KafkaConnection {live.label} did not answer as it should"
     if isinstance(failure, ConnectUnavailable):
-        return Refusal(CONNECT_UNAVAILABLE, f"{failure}: it waits for it")
-    return Refusal(CONNECT_REFUSES, str(failure))
+        return Refusal(CONNECT_UNAVAILABLE, f"{told}: it waits for it")
+    return Refusal(CONNECT_REFUSES, f"{told}: ask whoever has it" if live.is_foreign else told)
