@@ -197,6 +197,10 @@ def test_a_value_that_cannot_be_decoded_ends_the_search_or_is_null_and_told(spar
     assert "nonsense" not in refused.value.message
     with pytest.raises(PlanRefused, match="offset 81 can't be decoded"):
         search(spark, broker.bootstrap, "avro-flawed", ToRecord(lost, after=True, schema=strict))
+    # One that was found because it is null for the condition was not found.
+    for after in (False, True):
+        with pytest.raises(PlanRefused, match=f"offset {81 if after else 40} can't be decoded"):
+            search(spark, broker.bootstrap, "avro-flawed", ToRecord(flawed, after=after, schema=strict))
     # Before the first record with a small id nothing is wrong.
     assert offsets(search(spark, broker.bootstrap, "avro-flawed", ToRecord("record.id = 7", schema=strict))) == {
         0: 7,

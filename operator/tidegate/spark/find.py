@@ -289,11 +289,7 @@ class _Scan:
         """Raises ``PlanRefused`` where a value that can't be decoded comes before what was found, and nobody has said
         what that means."""
         schema = self._target.schema
-        before = {
-            p: flawed
-            for p, flawed in looked.flawed.items()
-            if p not in looked.matches or (flawed.offset > looked.matches[p]) == self._target.after
-        }
+        before = looked.flawed_up_to_matches(after=self._target.after)
         if not before or schema is None:
             return
         if schema.undecodable is Undecodable.FAIL:

@@ -32,6 +32,15 @@ class Looked:
     flawed: Mapping[TopicPartition, Flawed] = field(default_factory=dict)
     missing: frozenset[int] = frozenset()
 
+    def flawed_up_to_matches(self, *, after: bool) -> Mapping[TopicPartition, Flawed]:
+        """Where one is searched before what was found, or is that itself: a null for it is what the condition saw."""
+        return {
+            p: flawed
+            for p, flawed in self.flawed.items()
+            if p not in self.matches
+            or (flawed.offset >= self.matches[p] if after else flawed.offset <= self.matches[p])
+        }
+
 
 def look(shown: DataFrame, *, after: bool, decoded: bool) -> Looked:
     """From records with ``match`` and ``odd``; where they are ``decoded``, also ``flawed`` and what decoding tells."""
