@@ -244,7 +244,8 @@ def _micros(kind: pa.DataType) -> Column:
 
 def _scalar(each: FieldDescriptor) -> Column:
     if each.cpp_type == _ENUM:
-        names: Mapping[int, str] = {number: v.name for number, v in each.enum_type.values_by_number.items()}
+        # Of several names for a number (allow_alias) the first, as Protobuf's JSON has it.
+        names: Mapping[int, str] = {v.number: v.name for v in reversed(each.enum_type.values)}
         return of_type(pa.string(), lambda number: names.get(number, str(number)))
     if each.cpp_type == _TEXT:
         return of_type(pa.binary() if each.type == _BYTES else pa.string())

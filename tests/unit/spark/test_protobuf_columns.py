@@ -111,6 +111,28 @@ def test_messages_are_what_their_fields_say(seed: int) -> None:
     assert array.to_pylist() == [None, *(spelled(message.FromString(value)) for value in values)]
 
 
+@pytest.mark.parametrize("syntax", ["proto2", "proto3"])
+def test_an_enum_is_its_first_name(syntax: str) -> None:
+    """A number of no name: in proto2 the message then does not have it, as protobuf has it everywhere."""
+    file = file_of("e.proto", "e")
+    file.syntax = syntax
+    colour = file.enum_type.add(name="Colour")
+    colour.options.allow_alias = True
+    for number, name in ((0, "RED"), (1, "GREEN"), (1, "GRUEN")):
+        colour.value.add(name=name, number=number)
+    message = file.message_type.add(name="M")
+    field(message, "one", 1, Field.TYPE_ENUM, ".e.Colour")
+    field(message, "some", 2, Field.TYPE_ENUM, ".e.Colour", repeated=True)
+    kind = message_type([file.SerializeToString()], "e.M")
+
+    read = [decoder(kind)(value, 0) for value in (b"\x08\x01\x10\x01\x10\x00", b"\x08\x05\x10\x01\x10\x05")]
+    rows = columns(kind).build(read).to_pylist()
+
+    assert rows[0] == {"one": "GREEN", "some": ["GREEN", "RED"]}
+    unknown = {"one": "5", "some": ["GREEN", "5"]} if syntax == "proto3" else {"one": None, "some": ["GREEN"]}
+    assert rows[1] == unknown
+
+
 def test_types_of_protobufs_own_are_what_they_stand_for() -> None:
     file = file_of("own.proto", "o")
     message = file.message_type.add(name="M")
