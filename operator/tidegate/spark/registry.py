@@ -128,6 +128,8 @@ class RegistryClient:
             if len(seen) > MOST_REFERENCES or depth > MOST_REFERENCES:
                 raise _refused(f"the registry's schema uses more than {MOST_REFERENCES} others")
             used = self._version(subject, str(version))
+            if self._received > MOST_BYTES:
+                raise _refused(f"the registry's schemas and those they use have more than {MOST_BYTES:,} bytes")
             if used is None:
                 raise _refused(f"the registry lacks a schema that another one uses: {subject[:200]}, version {version}")
             yield from self._references(used, seen, depth + 1)
@@ -144,8 +146,6 @@ class RegistryClient:
         except (OSError, HTTPException) as error:
             raise Unavailable(f"the schema registry does not answer: {type(error).__name__}") from error
         self._received += len(body)
-        if self._received > MOST_BYTES:
-            raise _refused(f"the schema registry has answered with more than {MOST_BYTES:,} bytes in all")
         if status == 404:
             return None
         if status in (401, 403):
