@@ -309,6 +309,19 @@ def _decimal(schema: Mapping[str, Any]) -> tuple[int, int]:
     return (precision, scale) if 0 < precision <= _LONGEST_DECIMAL and 0 <= scale <= precision else (0, 0)
 
 
+def size(node: Node) -> int:
+    """Its nodes, written out in full: what a document can have besides what its bytes tell of."""
+    match node:
+        case Array(items=inner) | Map(values=inner):
+            return 1 + size(inner)
+        case Union():
+            return 1 + sum(map(size, node.branches))
+        case Record():
+            return 1 + sum(size(each.type) for each in node.fields)
+        case _:
+            return 1
+
+
 # --- how much a document can become -----------------------------------------------------------------------------------
 
 
