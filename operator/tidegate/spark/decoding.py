@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidegate.resources.targets import SchemaFormat
@@ -380,6 +381,13 @@ _MOST_NAMES: Final = 10_000
 
 
 def _named(file: str, indexes: tuple[int, ...]) -> str | None:
+    found = _file(file)
+    return None if found is None else message_name(found, indexes)
+
+
+@lru_cache(maxsize=8)
+def _file(text: str) -> Any:
+    """Once for many values: each may claim indexes that no other has."""
     from google.protobuf import descriptor_pb2
     from google.protobuf.message import DecodeError
 
@@ -387,6 +395,6 @@ def _named(file: str, indexes: tuple[int, ...]) -> str | None:
     from tidegate.spark.protobuf_columns import from_base64
 
     try:
-        return message_name(descriptor_pb2.FileDescriptorProto.FromString(from_base64(file)), indexes)
+        return descriptor_pb2.FileDescriptorProto.FromString(from_base64(text))
     except (BadSchema, DecodeError):
         return None

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from support.protobuf_files import ORDER_FILE, ORDER_SET, field, file_of, order_type
 from tidegate.resources.targets import SchemaFormat
+from tidegate.spark import protobuf_columns
 from tidegate.spark.avro_schema import BadSchema
 from tidegate.spark.decoding import FLAW, MISSING, RECORD, Decoding, Flaw, _Worker
 from tidegate.spark.protobuf_columns import columns, decoder, files_of_set, message_type
@@ -285,6 +286,17 @@ def test_values_of_a_registry_say_their_message() -> None:
         (None, Flaw.NO_HEAD, None),
         (None, Flaw.NO_HEAD, None),
     ]
+
+
+def test_a_schema_is_parsed_once_whatever_indexes_values_claim(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = base64.b64encode(ORDER_FILE.SerializeToString()).decode() + "\n"
+    parsed: list[str] = []
+    real = protobuf_columns.from_base64
+    monkeypatch.setattr(protobuf_columns, "from_base64", lambda file: (parsed.append(file), real(file))[1])
+    values: list[bytes | None] = [b"\0\0\0\0\1\x02" + varint(2 * n) for n in range(2, 500)]
+    told = worker(values, framed=True, writers={1: (text,)})
+    assert {flaw for _, flaw, _ in told} == {Flaw.OTHER_SCHEMA}
+    assert parsed.count(text) == 1
 
 
 @given(st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=32), st.binary(max_size=8))
