@@ -163,7 +163,7 @@ class _Codec:
             for start in range(0, len(rows), at_once):
                 part = _Part(rows[start : start + at_once])
                 if missing is None:
-                    self._decode(part, values, number, reading.decode)
+                    self._fill(part, values, number, reading.decode)
                 yield from _batches(batch, part, reading.column, missing)
 
     def _by_writer(self, values: list[bytes | None]) -> dict[int | None, list[int]]:
@@ -179,7 +179,7 @@ class _Codec:
             found.setdefault(number, []).append(row)
         return found
 
-    def _decode(self, part: _Part, values: list[bytes | None], number: int | None, decode: Decode | None) -> None:
+    def _fill(self, part: _Part, values: list[bytes | None], number: int | None, decode: Decode | None) -> None:
         for n, row in enumerate(part.rows):
             value = values[row]
             if value is None:
