@@ -39,6 +39,8 @@ POLICY_MEMORY: Final = Stored("policy-memory", "the memory of a policy")
 LAST_OFFSETS: Final = Stored("last-offsets", "a snapshot of last known offsets")
 BACKUP_ORDER: Final = Stored("backup-order", "a backup's order")
 BACKUP_MANIFEST: Final = Stored("backup-manifest", "a backup's manifest")
+MIRROR_ORDER: Final = Stored("mirror-order", "the order of a mirror's job")
+MIRROR_REPORT: Final = Stored("mirror-report", "the report of a mirror's task")
 LOCAL_LAUNCH: Final = Stored("local-launch", "the note of a job's process")
 HOLD: Final = Stored("control-hold", "a hold")
 LIMIT: Final = Stored("control-limit", "a limit")
@@ -54,6 +56,8 @@ ALL: Final = (
     LAST_OFFSETS,
     BACKUP_ORDER,
     BACKUP_MANIFEST,
+    MIRROR_ORDER,
+    MIRROR_REPORT,
     LOCAL_LAUNCH,
     HOLD,
     LIMIT,

@@ -7,10 +7,19 @@ from confluent_kafka.admin import AdminClient
 
 from devstack import KafkaCluster
 from support.mirror.random_topic import consumed
-from support.operator_process import until
+from support.operator_process import Resources, until
 
 KEPT = {"retention.ms": "-1"}
 """Random logs have records of earlier years."""
+
+
+def connected_both(resources: Resources, kafka: KafkaCluster, elsewhere: KafkaCluster) -> Resources:
+    """The resources, with ready connections `here` and `there`."""
+    resources.connection("here", kafka.bootstrap)
+    resources.connection("there", elsewhere.bootstrap)
+    resources.wait_connection("here")
+    resources.wait_connection("there")
+    return resources
 
 
 def end_of(cluster: KafkaCluster, topic: str, partition: int = 0) -> int:

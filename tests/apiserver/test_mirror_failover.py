@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, Producer
 from kubernetes import client as kube
 
 from apiserver.conftest import StartOperator
-from apiserver.mirrors import KEPT, assert_equal, delete, end_of, has_all
+from apiserver.mirrors import KEPT, assert_equal, connected_both, delete, end_of, has_all
 from apiserver.offsets import commit, committed, produce
 from apiserver.test_operator_replicas import leads, pair
 from devstack import ApiServer, KafkaCluster
@@ -32,13 +32,6 @@ def elsewhere() -> Iterator[KafkaCluster]:
 @pytest.fixture
 def shell(apiserver: ApiServer) -> Shell:
     return Shell({"KUBECONFIG": str(apiserver.kubeconfig)})
-
-
-def connect(resources: Resources, kafka: KafkaCluster, elsewhere: KafkaCluster) -> None:
-    resources.connection("here", kafka.bootstrap)
-    resources.connection("there", elsewhere.bootstrap)
-    resources.wait_connection("here")
-    resources.wait_connection("there")
 
 
 class Reader:
@@ -86,7 +79,7 @@ def test_a_consumer_goes_on_in_the_other_cluster_and_back(
     unique: Unique,
     shell: Shell,
 ) -> None:
-    connect(resources, kafka, elsewhere)
+    connected_both(resources, kafka, elsewhere)
     topic, group, of = make_topic(config=KEPT), unique("group"), ("-n", resources.namespace)
     new = unique("new")
     RandomTopic(kafka.bootstrap, topic, seed=11).write(300)
@@ -155,7 +148,7 @@ def test_a_process_that_wakes_up_after_the_failover_changes_nothing(
     shell: Shell,
 ) -> None:
     replicas = pair(start_operator, kube_client, resources.namespace)
-    connect(resources, kafka, elsewhere)
+    connected_both(resources, kafka, elsewhere)
     topic, group, of = make_topic(config=KEPT), unique("group"), ("-n", resources.namespace)
     for _ in range(20):
         produce(kafka.bootstrap, topic, 1, 100)

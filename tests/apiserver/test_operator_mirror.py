@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from apiserver.mirrors import KEPT, assert_equal, delete, end_of, has_all
+from apiserver.mirrors import KEPT, assert_equal, connected_both, delete, end_of, has_all
 from apiserver.offsets import commit, committed, produce
 from devstack import KafkaCluster
 from support.mirror.random_topic import RandomTopic, consumed
@@ -28,12 +28,7 @@ def elsewhere() -> Iterator[KafkaCluster]:
 def mirrored(
     resources: Resources, operator: OperatorProcess, kafka: KafkaCluster, elsewhere: KafkaCluster
 ) -> Resources:
-    """The resources, with ready connections `here` and `there`."""
-    resources.connection("here", kafka.bootstrap)
-    resources.connection("there", elsewhere.bootstrap)
-    resources.wait_connection("here")
-    resources.wait_connection("there")
-    return resources
+    return connected_both(resources, kafka, elsewhere)
 
 
 def counted(resources: Resources, state: str, topic: str, name: str = "m") -> Body | None:

@@ -49,7 +49,7 @@ def test_a_killed_driver_is_followed_by_another(
     leave_at(kafka.bootstrap, group, topic, AT_50)
     resources.reset("p", group, {"offset": 10}, engine="Spark")
 
-    first = until(lambda: _driver(tmp_path / "runs"), "the first driver runs", timeout_s=60)
+    first = until(lambda: driver_of(tmp_path / "runs"), "the first driver runs", timeout_s=60)
     os.killpg(first, signal.SIGKILL)
 
     done = resources.wait_phase("p", "Succeeded", "Failed", "RolledBack", timeout_s=180)
@@ -135,9 +135,9 @@ def test_a_fleet_is_one_job_and_its_groups_documents_go_with_the_reset(
     assert {document.metadata.owner_references[0].uid for document in documents} == {done["metadata"]["uid"]}
 
 
-def _driver(runs: Path) -> int | None:
+def driver_of(runs: Path) -> int | None:
     """The process group of the launch that was started last."""
-    for record in runs.rglob("process.json"):
+    for record in sorted(runs.rglob("process.json"), key=lambda path: path.stat().st_mtime, reverse=True):
         found = record.read_text().partition('"pid": ')[2].partition(",")[0]
         if found.isdigit():
             return int(found)

@@ -200,13 +200,16 @@ def test_uninstalling_may_do_nothing_that_the_operator_may_not_but_end_it(values
     assert not {right for right in hook if right.verb == "watch" or right.resource == "pods/eviction"}
 
 
-def test_a_driver_makes_pods_and_an_executor_changes_the_runs_document_only() -> None:
+def test_a_driver_makes_pods_and_an_executor_changes_documents_and_looks_at_mirrors_only() -> None:
     manifests = render(NAMESPACED, SPARK)
     told = environment(manifests)
     driver, executor = told["TIDEGATE_SPARK_SERVICE_ACCOUNT"], told["TIDEGATE_SPARK_EXECUTOR_SERVICE_ACCOUNT"]
 
     assert ("create", "", "pods") in _kinds(_rights(manifests, driver))
-    assert _rights(manifests, executor) == {Right(v, "", "configmaps", n) for v in PAIR for n in ("a", "b")}
+    of_documents = {Right(verb, "", "configmaps", n) for verb in PAIR for n in ("a", "b")}
+    of_mirrors = {Right("get", "tidegate.io", "offsetmirrors", n) for n in ("a", "b")}
+    assert _rights(manifests, executor) == of_documents | of_mirrors
+    assert _rights(manifests, driver) >= of_mirrors
     for name in (driver, executor):
         for account in (m for m in of_kind(manifests, "ServiceAccount") if m["metadata"]["name"] == name):
             assert account["automountServiceAccountToken"] is False

@@ -1,6 +1,6 @@
 """One suite for `tidegate.kube.ports.Kube`: the API server in memory and the real one."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -225,6 +225,29 @@ def test_a_config_map_is_read_for_its_owner_alone(cluster: Cluster) -> None:
             cluster.kube.own_config_map(reader, name)
     with pytest.raises(NotFound):
         cluster.kube.own_config_map(owner, "nowhere")
+
+
+def test_a_config_map_is_changed_as_it_was_read_or_not_at_all(cluster: Cluster) -> None:
+    kube = cluster.kube
+    owner, other = cluster.users.create("p"), cluster.users.create("q")
+    kube.put_config_map(owner, "place", {"a": "1"})
+
+    kube.change_config_map(owner, "place", lambda data: {**data, "b": "2"})
+    assert kube.own_config_map(owner, "place") == {"a": "1", "b": "2"}
+    kube.change_config_map(owner, "place", lambda _: None)
+    assert kube.own_config_map(owner, "place") == {"a": "1", "b": "2"}
+
+    def late(data: Mapping[str, str]) -> Mapping[str, str]:
+        kube.put_config_map(owner, "place", {"a": "of somebody else"})
+        return {**data, "a": "3"}
+
+    with pytest.raises(Conflict):
+        kube.change_config_map(owner, "place", late)
+    assert kube.own_config_map(owner, "place") == {"a": "of somebody else"}
+    with pytest.raises(NotOwned):
+        kube.change_config_map(other, "place", lambda data: data)
+    with pytest.raises(NotFound):
+        kube.change_config_map(owner, "nowhere", lambda data: data)
 
 
 def test_a_config_map_gets_another_owner_once_and_is_removed(cluster: Cluster) -> None:

@@ -64,10 +64,10 @@ def read_case(path: Path) -> Case:
 
 
 def read_cases(folder: str) -> list[Case]:
-    """The cases of ``valid`` or ``invalid``, and those of policies that say the same of an ``OffsetReset``, or of an
-    ``OffsetBackup``."""
+    """The cases of ``valid`` or ``invalid``, and those of policies that say the same of an ``OffsetReset``, an
+    ``OffsetBackup`` or an ``OffsetMirror``."""
     read = [read_case(path) for path in sorted((FOLDER / folder).glob("*.yaml"))]
-    others = [same(case) for case in read for same in (_as_offset_reset, _as_offset_backup)]
+    others = [same(case) for case in read for same in (_as_offset_reset, _as_offset_backup, _as_offset_mirror)]
     return read + [case for case in others if case is not None]
 
 
@@ -101,13 +101,33 @@ def _as_offset_reset(case: Case) -> Case | None:
 
 def _as_offset_backup(case: Case) -> Case | None:
     """What a policy says of its connection or of Spark, said by an ``OffsetBackup``; ``None`` where it says more."""
+    backup = {"schedule": "1h", "storage": {"folder": {"path": "offsets", "claim": "backups"}}}
+    return _as_another(
+        case, "OffsetBackup", "obk", ("orp-spark-", "orp-connection-"), ("connectionRef", "spark"), backup
+    )
+
+
+def _as_offset_mirror(case: Case) -> Case | None:
+    """What a policy says of Spark, said by an ``OffsetMirror``; ``None`` where it says more."""
+    mirror = {
+        "source": {"name": "old"},
+        "target": {"name": "new"},
+        "topics": {"include": ["orders"]},
+        "engine": "Spark",
+    }
+    return _as_another(case, "OffsetMirror", "omr", ("orp-spark-",), ("spark",), mirror)
+
+
+def _as_another(
+    case: Case, kind: str, prefix: str, about: tuple[str, ...], fields: tuple[str, ...], more: dict[str, Any]
+) -> Case | None:
+    """``fields``: what of the policy's spec is taken over; ``more``: what the other kind needs besides."""
     spec = case.resource.get("spec") or {}
     if case.kind != "OffsetResetPolicy" or case.replaces is not None or set(spec) - {"connectionRef", "group", "spark"}:
         return None
-    if not case.name.startswith(("orp-spark-", "orp-connection-")):
+    if not case.name.startswith(about):
         return None
-    name = case.name.replace("orp-", "obk-as-policy-", 1)
-    backup = {"schedule": "1h", "storage": {"folder": {"path": "offsets", "claim": "backups"}}}
-    shared = {field: value for field, value in spec.items() if field != "group"}
-    resource = {**case.resource, "kind": "OffsetBackup", "metadata": {"name": name}, "spec": {**shared, **backup}}
+    name = case.name.replace("orp-", f"{prefix}-as-policy-", 1)
+    shared = {field: value for field, value in spec.items() if field in fields}
+    resource = {**case.resource, "kind": kind, "metadata": {"name": name}, "spec": {**shared, **more}}
     return Case(name, resource, None, case.expect)

@@ -174,6 +174,18 @@ class FakeKube:
                 raise Conflict(f"ConfigMap {name} is not {name_of(owner)}'s")
             self.config_maps[key], self.config_map_owners[key] = dict(data), uid_of(owner)
 
+    def change_config_map(
+        self, owner: Object, name: str, change: Callable[[Mapping[str, str]], Mapping[str, str] | None]
+    ) -> None:
+        with self._lock:
+            before = self.own_config_map(owner, name)
+            data = change(before)
+            # Somebody else's word, that `change` itself has let come between.
+            if self.own_config_map(owner, name) != before:
+                raise Conflict(f"ConfigMap {name} was changed meanwhile")
+            if data is not None:
+                self.put_config_map(owner, name, data)
+
     def add_owner(self, namespace: str, config_map: str, owner: Mapping[str, Any]) -> Mapping[str, Any]:
         with self._lock:
             _found(self.config_maps, namespace, config_map, "ConfigMap")

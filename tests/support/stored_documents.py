@@ -43,11 +43,14 @@ from tidegate.discovery.state import DiscoveryState, KnownTopic
 from tidegate.jobs import runner_local
 from tidegate.jobs.storage import Folder
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.model import TopicPartition
+from tidegate.kafka.model import Topic, TopicPartition
 from tidegate.kafka.offset_retention import Commit
 from tidegate.offset_backup import document as backups
 from tidegate.offset_backup import manifest as manifests
 from tidegate.offset_backup.order import Order
+from tidegate.offset_mirror import order as mirror_order
+from tidegate.offset_mirror import report as mirror_report
+from tidegate.offset_mirror.topics import Copied
 from tidegate.policy import memory
 from tidegate.reset.config_map_store import ConfigMapRunStore
 from tidegate.reset.directory_store import DirectoryRunStore
@@ -134,6 +137,36 @@ CHANGE = Change(
     "ann",
     "bob",
     "ab12",
+)
+
+MIRROR_ORDER = mirror_order.MirrorOrder(
+    namespace="kafka",
+    name="to-new",
+    uid="5f0e",
+    launch="to-new-mirror-0a1b2c3d-4",
+    source=Connection("old-0:9092"),
+    target=Connection("new-0:9092"),
+    clusters=("old", "new"),
+    settings="6c9d",
+    topics=(Copied(Topic("orders", "id-old", 3), Topic("orders", "id-new", 3), False, None, (7, 8, 9)),),
+    left_out=(TopicPartition("orders", 2),),
+    tasks=2,
+    max_fill=1000,
+    bytes_per_second=1_000_000,
+    former_ids=(4000,),
+)
+MIRROR_REPORT = mirror_report.Report(
+    "to-new-mirror-0a1b2c3d-4",
+    3,
+    17,
+    {
+        TopicPartition("orders", 0): mirror_report.Row(9, 4001),
+        TopicPartition("orders", 1): mirror_report.Row(stopped="full"),
+    },
+    4001,
+    100,
+    20_000,
+    "the source does not answer",
 )
 
 Document = dict[str, Any]
@@ -229,6 +262,12 @@ KINDS: Final[Mapping[str, Kind]] = {
         ("manifest",),
         as_text=True,
         member="format",
+    ),
+    "mirror-order": Kind(
+        MIRROR_ORDER, lambda: mirror_order.encode_document(MIRROR_ORDER), mirror_order.decode_document, ()
+    ),
+    "mirror-report": Kind(
+        MIRROR_REPORT, lambda: mirror_report.encode_report(MIRROR_REPORT), mirror_report.decode_report, ()
     ),
     "local-launch": Kind(
         runner_local._Process(4711, 815),

@@ -73,6 +73,8 @@ WRITERS = {
     "offset_backup/attempts.py": {"backup-order"},
     "offset_backup/store.py": {"backup-order"},
     "spark/backup.py": {"backup-manifest"},
+    "offset_mirror/jobs.py": {"mirror-order", "mirror-report"},
+    "offset_mirror/turn.py": {"mirror-report"},
     "jobs/runner_local.py": {"local-launch"},
     "control/codec.py": OF_TOPICS,
     "reset/applying/audit.py": {"audit-change"},
@@ -82,7 +84,7 @@ WRITERS = {
 """By module that writes something for another process to read: which kinds."""
 
 WRITING = {
-    *("put_config_map", "CoreObjects"),
+    *("put_config_map", "change_config_map", "CoreObjects"),
     *("publish", "fsync"),
     "encode_change",
 }
@@ -165,7 +167,7 @@ def test_one_that_is_newer_and_says_nothing_else_that_is_known_is_newer_all_the_
         document["data"] = {"version": document["data"]["version"]}
     elif name == "run-file":
         document = {"version": 2}
-    elif name == "backup-order":
+    elif name in ("backup-order", "mirror-order", "mirror-report"):
         document = {"version": "2"}
     else:
         document[kind.at[0]] = json.dumps({kind.member: 2})

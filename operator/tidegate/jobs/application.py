@@ -28,6 +28,8 @@ WRITABLE: Final = {"temporary": "/tmp", "work": "/opt/spark/work-dir"}  # noqa: 
 
 STORE_VARIABLE: Final = "TIDEGATE_STORE"
 ORDER_VARIABLE: Final = "TIDEGATE_BACKUP_ORDER"
+MIRROR_ORDER_VARIABLE: Final = "TIDEGATE_MIRROR_ORDER"
+"""The digest of the order that a mirror's job obeys, and no other."""
 
 
 _KUBERNETES: Final = {
@@ -141,7 +143,7 @@ def render(template: str, launch: Launch, settings: SparkSettings) -> dict[str, 
     values = resources(
         launch.spark,
         settings,
-        common_options(reads_records=launch.reads_records),
+        common_options(reads_records=launch.reads_records, repeatable=launch.repeatable),
         tasks_a_core=TASKS_A_CORE if launch.reads_records else 1,
     ) | {
         "name": launch.name,

@@ -81,14 +81,20 @@ _LOCAL: Final = {
 }
 
 
-def common_options(*, reads_records: bool = False) -> dict[str, str]:
-    """What a job runs with, wherever it runs. ``reads_records``: by the million."""
-    return {**_COMMON, **(_READING if reads_records else {})}
+_REPEATABLE: Final = {
+    # A task that lives for weeks is begun again where it died; once so often, the operator starts the job anew.
+    "spark.task.maxFailures": "100",
+}
 
 
-def local_options(*, reads_records: bool = False) -> dict[str, str]:
+def common_options(*, reads_records: bool = False, repeatable: bool = False) -> dict[str, str]:
+    """What a job runs with, wherever it runs. ``reads_records``: by the million; ``repeatable``: see ``Launch``."""
+    return {**_COMMON, **(_READING if reads_records else {}), **(_REPEATABLE if repeatable else {})}
+
+
+def local_options(*, reads_records: bool = False, repeatable: bool = False) -> dict[str, str]:
     """The options of a job on this machine alone."""
-    return {**common_options(reads_records=reads_records), **_LOCAL}
+    return {**common_options(reads_records=reads_records, repeatable=repeatable), **_LOCAL}
 
 
 def with_java_options(options: Mapping[str, str], *java_options: str) -> dict[str, str]:

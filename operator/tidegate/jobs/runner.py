@@ -42,7 +42,8 @@ class Launch:
     not get. ``spark``: ``spec.spark`` as given.
     ``reads_records``: by the million, which takes other settings than planning by what brokers say. ``claims``: for
     runners in a cluster, PersistentVolumeClaims to mount, and whether they may be written to. ``environment``: for
-    driver and executors; no secrets. ``job``: which of ``spark_templates/jobs/`` is started.
+    driver and executors; no secrets. ``job``: which of ``spark_templates/jobs/`` is started. ``repeatable``: its tasks
+    may be carried out twice, also at once, so that one that failed is begun again.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Launch:
     claims: Mapping[str, bool] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     job: str = "reset"
+    repeatable: bool = False
 
 
 def merged_secrets(secrets: Sequence[Mapping[str, tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:

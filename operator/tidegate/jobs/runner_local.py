@@ -154,7 +154,8 @@ class LocalSparkRunner:
     # --- the command --------------------------------------------------------------------------------------------------
 
     def _command(self, launch: Launch) -> list[str]:
-        options = with_archive(local_options(reads_records=launch.reads_records), self._settings.class_archive)
+        options = local_options(reads_records=launch.reads_records, repeatable=launch.repeatable)
+        options = with_archive(options, self._settings.class_archive)
         knobs = resources(launch.spark, self._settings, options)
         command = [
             str(spark_home() / "bin" / "spark-submit"),

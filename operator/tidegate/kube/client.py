@@ -208,6 +208,17 @@ class KubeClient:
             raise NotOwned(f"{what}: it is not {name_of(owner)}'s")
         return dict(config_map.get("data") or {})
 
+    def change_config_map(
+        self, owner: Object, name: str, change: Callable[[Mapping[str, str]], Mapping[str, str] | None]
+    ) -> None:
+        namespace, what = namespace_of(owner), f"change ConfigMap {namespace_of(owner)}/{name}"
+        there = self._config_map(what, namespace, name)
+        if not _is_owned(there, owner):
+            raise NotOwned(f"{what}: it is not {name_of(owner)}'s")
+        data = change(dict(there.get("data") or {}))
+        if data is not None:
+            self._call(what, self._core.replace, _CONFIG_MAPS, namespace, name, {**there, "data": dict(data)})
+
     def put_config_map(self, owner: Object, name: str, data: Mapping[str, str]) -> None:
         namespace, what = namespace_of(owner), f"write ConfigMap {namespace_of(owner)}/{name}"
         metadata = {

@@ -5,7 +5,7 @@ Objects are plain mappings as the API server gives them. Failures are subclasses
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, Protocol
@@ -131,6 +131,13 @@ class Kube(Protocol):
         """Write a ConfigMap beside its owner, with which it goes. Raises ``Conflict`` where one of this name is not
         the owner's, or was changed just now, and ``NotFound`` without the namespace.
         """
+        ...
+
+    def change_config_map(
+        self, owner: Object, name: str, change: Callable[[Mapping[str, str]], Mapping[str, str] | None]
+    ) -> None:
+        """Replace the text values of the owner's ConfigMap by what ``change`` makes of them; by ``None`` nothing
+        happens. Raises ``NotFound``, ``NotOwned``, and ``Conflict`` where somebody else has changed it meanwhile."""
         ...
 
     def add_owner(self, namespace: str, config_map: str, owner: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -9,7 +9,6 @@ is taken for no more than a report.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,13 +16,11 @@ from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
+from tidegate.jobs.naming import document_name as jobs_document_name
 from tidegate.jobs.storage import Storage
 from tidegate.offset_backup.manifest import Manifest, schedule_folder
 from tidegate.offset_backup.order import Order, decode_order, encode_order
 from tidegate.versions import BACKUP_ORDER, VERSION, check, said
-
-_NAME_LIMIT: Final = 48
-"""Leaves room for seven digits of attempts within a DNS label, and for what Spark appends to pods' names."""
 
 
 class BadDocument(ValueError):
@@ -152,8 +149,5 @@ def digest(order: Order) -> str:
 
 
 def document_name(name: str, uid: str) -> str:
-    """The ConfigMap's: ``<name>-backup-<digest>``; the digest tells namesakes apart."""
-    mark = hashlib.sha256(uid.encode()).hexdigest()[:8]
-    readable = re.sub(r"[^a-z0-9-]+", "-", name.lower())[: _NAME_LIMIT - 18].strip("-")
-    # Services need a letter first, and Spark makes one for its driver.
-    return f"{readable if readable[:1].isalpha() else f'b-{readable}'.strip('-')}-backup-{mark}"
+    """The ConfigMap's."""
+    return jobs_document_name(name, uid, "backup")

@@ -6,23 +6,20 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 from tidegate.kafka.connection import Authentication
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.model import TopicPartition
-from tidegate.mirror.copier import Copier
-from tidegate.mirror.ports import MirrorCluster
-from tidegate.mirror.states import Mirror
 from tidegate.offset_mirror.carrier import Carrier
 from tidegate.offset_mirror.carrying import NOTES, Notes
 from tidegate.offset_mirror.comparing import Comparing
-from tidegate.offset_mirror.course import NEVER, WHEN_GROWN, Course, Limits, PartitionCopying
+from tidegate.offset_mirror.course import Course, Limits
 from tidegate.offset_mirror.exclusive import Verdict, Writers, judged, own_principal
-from tidegate.offset_mirror.ids import ProducerIdsInStatus
-from tidegate.offset_mirror.looking import Looks
+from tidegate.offset_mirror.partitions import Clusters, Followed, Partitions, kept, partitions_of
+from tidegate.offset_mirror.reported import ReportedPartitions, Reports
 from tidegate.offset_mirror.rows import with_drift
 from tidegate.offset_mirror.topics import Copied
 from tidegate.resources.offset_mirror import CarriedGroups, OffsetMirrorStatus
@@ -32,19 +29,9 @@ _log = logging.getLogger(__name__)
 
 _THREADS: Final = 4
 """Of one mirror: each may hold what one Fetch brings, some MiB."""
-_DEFECT_S: Final = 60.0
 _CLOSING_S: Final = 5.0
 _CARRIED_AGAIN_S: Final = 60.0
 _ACLS_S: Final = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class Clusters:
-    """The mirror's own connections, and its producer ids."""
-
-    source: MirrorCluster
-    target: MirrorCluster
-    ids: ProducerIdsInStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +51,6 @@ class Sampling:
     comparing: Comparing
 
 
-@dataclass(slots=True)
-class _Partition:
-    of: Copied
-    copying: PartitionCopying
-    grown: asyncio.Event = field(default_factory=asyncio.Event)
-    waits: bool = False
-    """Whether it has copied all that it knows of."""
-    task: asyncio.Task[None] | None = None
-
-
 class Copying:
     """Belongs to the event loop's thread. ``patient_executor``: for calls about all partitions or groups."""
 
@@ -87,8 +64,10 @@ class Copying:
         now: Callable[[], datetime],
         name: str,
         look_s: float,
+        reports: Reports | None = None,
     ) -> None:
-        """``look_s``: how often the ends of a source that does not grow are asked for, for all partitions at once."""
+        """``look_s``: how often the ends of a source that does not grow are asked for, for all partitions at once;
+        ``reports``: of the job that copies; absent: this process does."""
         self._look_s = look_s
         self._clusters = clusters
         self._limits = limits
@@ -98,8 +77,10 @@ class Copying:
         self._now = now
         self._name = name
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="mirror")
-        self._partitions: dict[TopicPartition, _Partition] = {}
-        self._ids: tuple[int, ...] = ()
+        of_partitions = (clusters, limits, self._threads, patient_executor, name, look_s, self._differs)
+        self._partitions = (
+            Partitions(*of_partitions) if reports is None else ReportedPartitions(*of_partitions, reports)
+        )
         self._tasks: list[asyncio.Task[None]] = []
         self._carrying_now: asyncio.Future[CarriedGroups] | None = None
         self._ended = False
@@ -110,7 +91,6 @@ class Copying:
         """Where the copies ended when it was stopped; what was on its way then may have come since."""
         self._late: set[asyncio.Future[Any]] = set()
         self.groups: CarriedGroups | None = None
-        self._trouble = ""
         self._groups_trouble = ""
         self._writers: Writers | KafkaFailure | None = None
         self._has_asked_who_writes = False
@@ -128,12 +108,17 @@ class Copying:
         return judged(self._writers, own_principal(authentication)) if self._has_asked_who_writes else None
 
     @property
+    def heard(self) -> int:
+        """Of how many tasks of the job that copies something was heard lately; 0 where none does."""
+        return self._partitions.heard if isinstance(self._partitions, ReportedPartitions) else 0
+
+    @property
     def trouble(self) -> str:
         """Why the source's ends, or the groups, could not be read the last time."""
-        return self._trouble or self._groups_trouble
+        return self._partitions.trouble or self._groups_trouble
 
     def start(self) -> None:
-        self._spawn("follow", self._follow)
+        self._spawn("follow", self._partitions.follow)
         self._spawn("compare", self._compare)
         self._spawn("ask who may write", self._ask_who_writes)
         if self._carrying is not None:
@@ -149,20 +134,11 @@ class Copying:
         """These topics and no others. ``ids``: the producer ids that are known; ``adopts``: all topics that were taken
         over from a failover, also those that are still being prepared; ``mirrored``: all that have a copy, also those
         that must not be copied on."""
-        self.adopts, self.mirrored, self._ids = adopts, mirrored, ids
-        wanted = {
-            TopicPartition(topic.source.name, number): topic
-            for topic in topics
-            for number in range(topic.source.partitions)
-        }
-        for partition in [p for p, known in self._partitions.items() if _mark(wanted.get(p)) != _mark(known.of)]:
-            self._drop(self._partitions.pop(partition))
-        for partition, topic in wanted.items():
-            if partition not in self._partitions:
-                self._partitions[partition] = self._begun(partition, topic)
+        self.adopts, self.mirrored = adopts, mirrored
+        self._partitions.copy(partitions_of(topics), ids)
 
     def courses(self) -> list[Course]:
-        return [each.copying.seen() for each in self._partitions.values()]
+        return self._partitions.courses()
 
     def source_ids(self) -> dict[str, str]:
         """By topic that is copied, its id at the source."""
@@ -172,20 +148,17 @@ class Copying:
         """Send nothing more, and wait some seconds for what is on its way: afterwards nothing is written, unless a
         broker has not answered by then."""
         self._ended = True
-        tasks = [*self._tasks, *(each.task for each in self._partitions.values() if each.task is not None)]
-        for partition in self._partitions.values():
-            self._drop(partition)
+        self.ids_at_rest = self.source_ids()
+        partitions, tasks = self._partitions.end()
         for task in self._tasks:
             task.cancel()
         loop = asyncio.get_running_loop()
         steps: asyncio.Future[None] = loop.run_in_executor(None, self._threads.shutdown)
-        ending: list[asyncio.Future[Any]] = [*tasks, steps]
+        ending: list[asyncio.Future[Any]] = [*self._tasks, *tasks, steps]
         if self._carrying_now is not None:
             ending.append(self._carrying_now)
-        partitions, self.ids_at_rest = [each.copying for each in self._partitions.values()], self.source_ids()
         _, self._late = await asyncio.wait(ending, timeout=_CLOSING_S)
         self._rest(partitions)
-        self._partitions.clear()
         await loop.run_in_executor(None, self._close)
 
         def is_over(_: asyncio.Future[Any]) -> None:
@@ -195,7 +168,7 @@ class Copying:
         for each in self._late:
             each.add_done_callback(is_over)
 
-    def _rest(self, partitions: Collection[PartitionCopying]) -> None:
+    def _rest(self, partitions: Collection[Followed]) -> None:
         """Not before the steps that were under way have ended: one may have found that its copy has drifted."""
         self.courses_at_rest = [each.seen() for each in partitions]
 
@@ -217,96 +190,14 @@ class Copying:
         self._clusters.source.close()
         self._clusters.target.close()
 
-    def _drop(self, partition: _Partition) -> None:
-        partition.copying.end()
-        if partition.task is not None:
-            partition.task.cancel()
-
     # --- tasks --------------------------------------------------------------------------------------------------------
 
     def _spawn(self, what: str, run: Callable[[], Coroutine[None, None, None]]) -> None:
-        self._tasks.append(asyncio.create_task(self._kept(what, run), name=f"mirror {self._name}: {what}"))
+        self._tasks.append(asyncio.create_task(kept(self._name, what, run), name=f"mirror {self._name}: {what}"))
 
-    async def _kept(self, what: str, run: Callable[[], Coroutine[None, None, None]]) -> None:
-        """Again after a defect of the code, so that one partition or one look can't stop the rest."""
-        while True:
-            task: asyncio.Task[None] = asyncio.create_task(run(), name=f"mirror {self._name}: {what}")
-            try:
-                await asyncio.wait([task])
-            finally:
-                task.cancel()
-            if task.cancelled() or task.exception() is None:
-                return
-            _log.error("%s: %s ended with an unexpected error", self._name, what, exc_info=task.exception())
-            await asyncio.sleep(_DEFECT_S)
-
-    def _begun(self, partition: TopicPartition, topic: Copied) -> _Partition:
-        clusters = self._clusters
-        copier = Copier(
-            Mirror(
-                ids=self._ids,
-                compacts=topic.compacts,
-                filler_key=topic.filler_key,
-                adopted=topic.adopted[partition.partition] if partition.partition < len(topic.adopted) else 0,
-            ),
-            clusters.source.source(partition, topic.source.topic_id),
-            clusters.target.target(partition),
-            clusters.ids,
-        )
-        begun = _Partition(topic, PartitionCopying(partition, copier, self._limits))
-        if partition in self.comparing.different:
-            begun.copying.differs(self.comparing.different[partition].message)
-
-        async def run() -> None:
-            await self._copy(begun)
-
-        begun.task = asyncio.create_task(self._kept(str(partition), run), name=f"mirror {self._name}: {partition}")
-        return begun
-
-    async def _copy(self, partition: _Partition) -> None:
-        while True:
-            partition.grown.clear()
-            pause_s = await in_thread(self._threads, partition.copying.go_on)
-            if pause_s == NEVER:
-                return
-            if pause_s == WHEN_GROWN:
-                partition.waits = True
-                await partition.grown.wait()
-                partition.waits = False
-            elif pause_s:
-                await asyncio.sleep(pause_s)
-
-    async def _follow(self) -> None:
-        """What the source has, for all partitions at once."""
-        looks = Looks(self._look_s)
-        while True:
-            grown = await self._look()
-            await asyncio.sleep(looks.next_s(len(self._partitions), grown))
-
-    async def _look(self) -> int:
-        """How many partitions have waited for what there is to copy now."""
-        before = {partition: each.copying.offset for partition, each in self._partitions.items()}
-        at_s = self._limits.now_s()
-        try:
-            bounds = await in_thread(self._patient, self._clusters.source.told_bounds, tuple(before))
-        except KafkaFailure as failure:
-            self._trouble = str(failure)
-            for each in self._partitions.values():
-                each.grown.set()  # one partition without a leader must not hold up the others
-            return 0
-        silent = before.keys() - bounds.keys()
-        self._trouble = (
-            f"the source does not tell the ends of {len(silent)} log(s), such as {min(silent)}" if silent else ""
-        )
-        grown = 0
-        for partition, known in self._partitions.items():
-            found = bounds.get(partition)
-            if found is not None and known.copying.saw(found, before[partition], at_s):
-                grown += known.waits
-                known.grown.set()
-            elif partition in silent:
-                known.grown.set()  # it says itself what it meets with
-        return grown
+    def _differs(self, partition: TopicPartition) -> str:
+        found = self.comparing.different.get(partition)
+        return "" if found is None else found.message
 
     async def _compare(self) -> None:
         while True:
@@ -332,12 +223,11 @@ class Copying:
             known.copying.differs(differs.message)
             known.grown.set()
         elif differed and differs is None:
-            self._drop(known)
-            self._partitions[partition] = self._begun(partition, known.of)
+            self._partitions.renew(partition)
 
     async def _ask_who_writes(self) -> None:
         while True:
-            topics = sorted({partition.topic for partition in self._partitions})
+            topics = sorted({partition.topic for partition, _ in self._partitions.items()})
             if topics:
                 try:
                     self._writers = await in_thread(self._patient, self._clusters.target.writers, topics)
@@ -384,10 +274,3 @@ def with_found(status: OffsetMirrorStatus, stopped: Copying | None) -> OffsetMir
         parity = (status.parity or told).model_copy(update={"different": told.different})
         status = status.model_copy(update={"parity": parity})
     return with_drift(status, stopped.courses_at_rest)
-
-
-def _mark(topic: Copied | None) -> object:
-    """What a partition is begun anew for."""
-    if topic is None:
-        return None
-    return topic.source.topic_id, topic.target.topic_id, topic.compacts

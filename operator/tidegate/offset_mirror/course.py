@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, Protocol, assert_never
@@ -16,6 +15,7 @@ from tidegate.mirror.model import Append
 from tidegate.mirror.states import Claiming, Comparing, Confirming, Doubting, Lost, Mirror, Ready, Stopped
 from tidegate.mirror.transitions import forgotten
 from tidegate.offset_mirror.pace import Pace
+from tidegate.offset_mirror.progress import Progress
 
 _log = logging.getLogger(__name__)
 
@@ -25,8 +25,6 @@ _FIRST_BACKOFF_S: Final = 0.2
 _LAST_BACKOFF_S: Final = 30.0
 _STOPPED_S: Final = 60.0
 """What somebody has to do something about is tried again that often: nobody tells when it is done."""
-_SAMPLES: Final = 64
-"""Of the source's end over time: enough to say within some percent how old what is copied is."""
 
 WHEN_GROWN: Final = -1.0
 NEVER: Final = -2.0
@@ -89,9 +87,7 @@ class PartitionCopying:
         self._failures = 0
         self._offset: int | None = None
         self._producer_id: int | None = None
-        self._samples: deque[tuple[float, int]] = deque()
-        self._copied_at_s: float | None = None
-        self._source_end: int | None = None
+        self._progress = Progress()
 
     def end(self) -> None:
         """Take no further step."""
@@ -114,16 +110,12 @@ class PartitionCopying:
         A source that ends before the copy has lost records, by an unclean election: what comes then is compared, and
         until it is the copy has something that the source has not.
         """
-        end = self._source_end = bounds.latest
+        end = self._progress.source_end = bounds.latest
         if before is not None and end < before:
             self._doubted.set()
             return True
-        self._samples.append((at_s, end))
-        if len(self._samples) > _SAMPLES:
-            # Every second one of the older ones goes: how old a copy is that is far behind need not be exact.
-            kept = list(self._samples)
-            self._samples = deque([*kept[: _SAMPLES // 2 : 2], *kept[_SAMPLES // 2 :]])
-        self._settle()
+        self._progress.saw(end, at_s)
+        self._progress.settle(self._offset)
         state = self._copier.mirror.state
         starts_later = isinstance(state, Ready) and state.target_start < bounds.earliest
         if starts_later and isinstance(state, Ready) and state.idle:
@@ -131,20 +123,14 @@ class PartitionCopying:
             self._doubted.set()
         return self._doubted.is_set() or starts_later or self._offset is None or end > self._offset
 
-    def _settle(self) -> None:
-        """Which of the ends that were seen the copy has come to."""
-        if self._offset is not None:
-            while self._samples and self._samples[0][1] <= self._offset:
-                self._copied_at_s = self._samples.popleft()[0]
-
     def seen(self) -> Course:
-        self._settle()
+        self._progress.settle(self._offset)
         stopped = Stopped(self._difference, drifted=True) if self._difference else self._copier.stopped
         return Course(
             self.partition,
             self._offset,
-            self._source_end,
-            self._copied_at_s,
+            self._progress.source_end,
+            self._progress.copied_at_s,
             stopped.reason if stopped is not None else self._blocked or self._was_stopped,
             stopped is not None and stopped.drifted,
             self._trouble,

@@ -14,8 +14,9 @@ from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.model import TopicPartition
 from tidegate.kube.ports import Object, namespace_of
 from tidegate.mirror.ports import MirrorCluster
-from tidegate.offset_mirror.copying import Clusters, Copying
+from tidegate.offset_mirror.copying import Copying
 from tidegate.offset_mirror.ending import Settled, ended, fence_some, lacking, settle
+from tidegate.offset_mirror.partitions import Clusters
 from tidegate.offset_mirror.rows import with_drift
 from tidegate.offset_mirror.status import Before, Told, draining, failed_over, fencing, waiting
 from tidegate.offset_mirror.topics import wanted

@@ -42,6 +42,22 @@ def pruned(
     return tuple(each for each in ids if each in needed)
 
 
+def known_ids(mirror: Object, uid: str, former: tuple[int, ...] = ()) -> ProducerIds | Interrupted:
+    """The ids that the status has, after those of ``former`` that it has not; none at all before the first is
+    claimed."""
+    label = label_of(mirror)
+    if uid_of(mirror) != uid:
+        return Interrupted(f"OffsetMirror {label} is another one by now")
+    if not has_readable_status(OffsetMirrorStatus, mirror):
+        return Interrupted(f"the status of OffsetMirror {label} can't be read")
+    status = read_status(OffsetMirrorStatus, mirror)
+    if status.failover is not None:
+        # Whoever finds the fence asks here whether it is a writer's: what nobody has claimed is somebody else's.
+        return Interrupted(f"OffsetMirror {label} has failed over")
+    ids = status.producer_ids
+    return ProducerIds((*(each for each in former if each not in ids), *ids))
+
+
 class ProducerIdsInStatus:
     """Implements ``tidegate.mirror.ports.ProducerIdStore``, for all partitions of a mirror. Thread-safe."""
 
@@ -50,7 +66,6 @@ class ProducerIdsInStatus:
         self._former = former
         self._kube = kube
         self._namespace, self._name, self._uid = namespace_of(mirror), name_of(mirror), uid_of(mirror)
-        self._label = label_of(mirror)
         self._new_id = new_id
         self._lock = threading.Lock()
 
@@ -63,16 +78,10 @@ class ProducerIdsInStatus:
 
     def _claim(self, after: int | None) -> ProducerIds | Interrupted:
         body = self._kube.get(MIRRORS, self._namespace, self._name)
-        if uid_of(body) != self._uid:
-            return Interrupted(f"OffsetMirror {self._label} is another one by now")
-        if not has_readable_status(OffsetMirrorStatus, body):
-            return Interrupted(f"the status of OffsetMirror {self._label} can't be read")
-        status = read_status(OffsetMirrorStatus, body)
-        if status.failover is not None:
-            # Whoever finds the fence asks here whether it is a writer's: what nobody has claimed is somebody else's.
-            return Interrupted(f"OffsetMirror {self._label} has failed over")
-        ids = status.producer_ids
-        known = (*(each for each in self._former if each not in ids), *ids)
+        found = known_ids(body, self._uid, self._former)
+        if isinstance(found, Interrupted):
+            return found
+        known, ids = found.ids, read_status(OffsetMirrorStatus, body).producer_ids
         is_new = not ids or after == ids[-1]
         if not is_new and known == ids:
             return ProducerIds(ids)

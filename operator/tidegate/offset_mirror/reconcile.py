@@ -7,36 +7,30 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Collection
-from concurrent.futures import Executor
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from tidegate.clock import Clock
-from tidegate.connection.freezing import FrozenMeanwhile, begin, frozen
-from tidegate.connection.live import Live, LiveConnections
-from tidegate.kafka.connection import Connection
+from tidegate.connection.freezing import FrozenMeanwhile, frozen
+from tidegate.connection.live import Live
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kube.loop import Pass
 from tidegate.kube.objects import Told as Keys
 from tidegate.kube.objects import newest_of, tell_once
-from tidegate.kube.ports import MIRRORS, Kube, Object, label_of, name_of, namespace_of, uid_of
+from tidegate.kube.ports import MIRRORS, Object, label_of, name_of, namespace_of, uid_of
 from tidegate.kube.unreadable import UNREADABLE_AGAIN_S, say_unreadable
-from tidegate.mirror.ports import MirrorCluster
-from tidegate.offset_mirror.carrying import Notes, selected
-from tidegate.offset_mirror.comparing import Comparing, differed
-from tidegate.offset_mirror.copying import Carrying, Clusters, Copying, Sampling, with_found
+from tidegate.offset_mirror.copying import Copying, with_found
 from tidegate.offset_mirror.counting import counted
-from tidegate.offset_mirror.course import Limits
-from tidegate.offset_mirror.failback import origin
 from tidegate.offset_mirror.failover import Failover
-from tidegate.offset_mirror.ids import ProducerIdsInStatus
-from tidegate.offset_mirror.metrics import MirrorMetrics
-from tidegate.offset_mirror.pace import Pace
-from tidegate.offset_mirror.preparing import Prepared, prepare, wanted_topics
+from tidegate.offset_mirror.gathering import topics_prepared, unless_frozen
+from tidegate.offset_mirror.jobs import MirrorJobs
+from tidegate.offset_mirror.opening import opened
+from tidegate.offset_mirror.ordering import engine_refusal, wanted_job
+from tidegate.offset_mirror.parts import Parts
+from tidegate.offset_mirror.preparing import Prepared
 from tidegate.offset_mirror.refusals import refusal_of
+from tidegate.offset_mirror.reported import Reports
 from tidegate.offset_mirror.rows import (
-    copied_by_another,
     fresh_in,
     gone_before,
     halted_before,
@@ -46,9 +40,7 @@ from tidegate.offset_mirror.rows import (
     with_drift,
 )
 from tidegate.offset_mirror.status import (
-    COPIED_BY_ANOTHER,
     INVALID_SPEC,
-    TOO_MANY_TOPICS,
     Before,
     MirrorStanding,
     Told,
@@ -58,43 +50,25 @@ from tidegate.offset_mirror.status import (
     fencing,
     held_back,
     is_news,
+    job_ending,
     refused,
     suspended,
     waiting,
 )
-from tidegate.offset_mirror.topics import wanted
+from tidegate.offset_mirror.topics import Copied
 from tidegate.resources.base import InvalidResource, has_readable_status, parse_spec, read_status
-from tidegate.resources.conditions import READY, Refusal, is_true
-from tidegate.resources.mirror_failover import MOST_TOPICS, FailoverPhase
+from tidegate.resources.conditions import FROZEN, READY, Refusal, is_true
+from tidegate.resources.mirror_engine import MirrorEngine, MirrorJob
+from tidegate.resources.mirror_failover import FailoverPhase
 from tidegate.resources.offset_mirror import OffsetMirrorSpec, OffsetMirrorStatus
-from tidegate.service.metrics import Metrics
 from tidegate.threads import in_thread
+from tidegate.versions import WRITTEN_BY_NEWER_VERSION, NewerVersion
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _WAITING_S: Final = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What the reconciler acts through. ``open_cluster``: connections of a mirror's own, to the cluster of that id;
-    ``mirrors``: all OffsetMirrors that are known; ``may_write``: whether it is this process's turn, from any thread."""
-
-    kube: Kube
-    live: LiveConnections
-    open_cluster: Callable[[Connection, str], MirrorCluster]
-    mirrors: Callable[[], Collection[Object]]
-    may_write: Callable[[], bool]
-    executor: Executor
-    patient_executor: Executor
-    clock: Clock
-    metrics: Metrics
-    of_mirrors: MirrorMetrics
-    active_tick_s: float
-    idle_tick_s: float
-    look_s: float = 1.0
-    """How often the ends of the source's logs are asked for, for all partitions of a mirror at once."""
+_OPENED_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +98,11 @@ class MirrorReconciler:
         self._stopped: dict[str, Copying] = {}
         """What was stopped last of each."""
         self._failover = Failover(parts.live, parts.open_cluster, parts.may_write, parts.patient_executor, parts.clock)
+        self._jobs = MirrorJobs(parts.jobs)
+        self._begins: set[str] = set()
+        """Mirrors whose first job has not been started yet, though something has been made ready for it."""
+        self._missing_since_s: dict[str, float] = {}
+        """Since when a connection of theirs has not been there."""
         self._keys: dict[str, Keys] = {}
         """By resource, the keys of Events that were recorded."""
 
@@ -148,6 +127,9 @@ class MirrorReconciler:
     async def forget(self, body: Object) -> None:
         uid = uid_of(body)
         await self._end(uid)
+        await self._jobs.forget(body)
+        self._begins.discard(uid)
+        self._missing_since_s.pop(uid, None)
         self._stopped.pop(uid, None)
         self._keys.pop(uid, None)
         self._parts.metrics.newer_is(MIRRORS.kind, uid, False)
@@ -157,7 +139,7 @@ class MirrorReconciler:
         return await newest_of(self._parts.kube, self._parts.executor, MIRRORS, body)
 
     async def stop(self) -> None:
-        """End all copying; no pass may be under way."""
+        """End all copying of this process; no pass may be under way. Jobs go on, for the next process to follow."""
         for uid in tuple(self._running):
             await self._end(uid)
 
@@ -196,13 +178,15 @@ class MirrorReconciler:
             live = self._parts.live.used_from(namespace_of(body), (namespace_of(body), name))
             if live is None:
                 why = f"there is no usable KafkaConnection {name} in this namespace: it waits for it"
-                return await self._not_copied(body, waiting(before, why), _WAITING_S)
+                keeps_job = not self._is_missing(uid_of(body))
+                return await self._not_copied(body, waiting(before, why), _WAITING_S, keeps_job=keeps_job)
             pair.append(live)
+        self._missing_since_s.pop(uid_of(body), None)
         source, target = pair
         # A failover ends a mirror, though it may have to copy the rest first.
         begins = before.status.target_cluster is None or (before.is_at_rest and spec.failover is None)
         begins = begins and uid_of(body) not in self._running
-        refusal = refusal_of(before.status, source, target)
+        refusal = refusal_of(before.status, source, target) or engine_refusal(spec, pair, self._parts.jobs)
         if refusal is None and begins and (held := frozen(target) or frozen(source)) is not None:
             return await self._not_copied(body, held_back(before, held))
         for live in pair if refusal is None else ():
@@ -217,6 +201,8 @@ class MirrorReconciler:
             return await self._drained(body, before, spec, source, target, begins=begins)
         except FrozenMeanwhile as meanwhile:
             _log.info("%s: %s, and copying does not begin", label_of(body), meanwhile)
+            if uid_of(body) in self._begins:  # the status speaks of a job already
+                return await self._not_copied(body, held_back(before, Refusal(FROZEN, str(meanwhile))), 0.0)
             return await self._not_copied(body, Told(before.status), 0.0)
 
     async def _drained(
@@ -235,21 +221,39 @@ class MirrorReconciler:
     async def _ended(self, body: Object, before: Before, told: Told, spec: OffsetMirrorSpec) -> _Outcome:
         uid = uid_of(body)
         await self._end(uid)
+        await self._jobs.ended(body, before.status.job)
         told = await self._failover.begin(body, before, told, spec, self._stopped.get(uid))
         return await self._not_copied(body, told, 0.0 if told.status.failover is not None else _WAITING_S)
 
-    async def _not_copied(self, body: Object, told: Told, again_after_s: float | None = None) -> _Outcome:
-        await self._end(uid_of(body))
-        self._parts.of_mirrors.gone(namespace_of(body), name_of(body))
-        told = replace(told, status=with_found(told.status, self._stopped.get(uid_of(body))))
-        return _Outcome(told, self._parts.idle_tick_s if again_after_s is None else again_after_s)
+    async def _not_copied(
+        self, body: Object, told: Told, again_after_s: float | None = None, *, keeps_job: bool = False
+    ) -> _Outcome:
+        """``keeps_job``: one that copies may go on, as far as this process knows."""
+        uid, parts = uid_of(body), self._parts
+        await self._end(uid)
+        self._begins.discard(uid)
+        parts.of_mirrors.gone(namespace_of(body), name_of(body))
+        told = replace(told, status=with_found(told.status, self._stopped.get(uid)))
+        again_after_s = parts.idle_tick_s if again_after_s is None else again_after_s
+        if keeps_job or told.status.job is None:
+            return _Outcome(told, again_after_s)
+        why = await self._jobs.end(body, told.status.job)
+        if why:
+            return _Outcome(job_ending(told, why, parts.clock.now()), parts.active_tick_s)
+        return _Outcome(replace(told, status=told.status.model_copy(update={"job": None})), again_after_s)
+
+    def _is_missing(self, uid: str) -> bool:
+        """Whether a connection has been away for longer than a process that has just begun needs to open it."""
+        now_s = self._parts.clock.monotonic()
+        since_s = self._missing_since_s.setdefault(uid, now_s)
+        return uid in self._running or now_s - since_s > _OPENED_S
 
     async def _in_trouble(self, body: Object, before: Before, why: str, pair: list[Live]) -> _Outcome:
         """What copies goes on trying by itself, unless a connection is another one now; the copies become older."""
         running, parts, status = self._running.get(uid_of(body)), self._parts, before.status
         told = waiting(before, f"{why}: it waits for it")
         if running is None or running.connections != _connections(pair):
-            return await self._not_copied(body, told, _WAITING_S)
+            return await self._not_copied(body, told, _WAITING_S, keeps_job=running is None)
         courses = running.copying.courses()
         told = replace(told, status=with_drift(told.status, courses))
         rows, gone = [*courses, *halted_before(status, courses)], gone_before(status)
@@ -262,12 +266,20 @@ class MirrorReconciler:
         self, body: Object, before: Before, spec: OffsetMirrorSpec, source: Live, target: Live, *, begins: bool
     ) -> _Outcome:
         """``begins``: it does by this pass. Raises ``FrozenMeanwhile`` where it does not then."""
-        pair = (source, target) if begins else ()
+        if spec.engine is MirrorEngine.DIRECT and before.status.job is not None:
+            if why := await self._jobs.end(body, before.status.job):
+                return _Outcome(job_ending(waiting(before, why), why, before.now), self._parts.active_tick_s)
+            before = replace(before, status=before.status.model_copy(update={"job": None}))
+        if begins and spec.engine is MirrorEngine.SPARK:
+            self._begins.add(uid_of(body))
+        pair = (source, target) if begins or uid_of(body) in self._begins else ()
         running = await self._keep_running(body, before.status, spec, source, target)
         known, trouble = {topic.name: topic for topic in before.status.topics}, running.trouble
         prepared: Prepared | None = None
+        job = before.status.job
         try:
-            found = await self._prepared(body, running.clusters, spec, source, target, before.status, pair)
+            asked = (body, running.clusters, spec, source, target, before.status)
+            found = await topics_prepared(self._parts, *asked, pair)
             if isinstance(found, Refusal):
                 return await self._not_copied(body, refused(before, found))
             prepared = found
@@ -283,60 +295,57 @@ class MirrorReconciler:
             mirrored = frozenset(row.name for row in rows if row.target_id)
             copy = functools.partial(running.copy, ready, before.status.producer_ids, adopts, mirrored)
             # Of a mirror that was suspended all may be ready by now, which has taken seconds.
-            self._unless_frozen(pair if ready else (), copy)
+            unless_frozen(self._parts.live, pair if ready else (), copy)
+            found_job = await self._kept_job(body, before, spec, (source, target), prepared, ready, pair)
+            if isinstance(found_job, Refusal):
+                return await self._not_copied(body, refused(before, found_job))
+            job = found_job
         gone = prepared.gone if prepared is not None else gone_before(before.status)
         result = counted([*running.courses(), *halted], rows, self._parts.clock.monotonic(), gone)
         preparing = len(prepared.preparing) if prepared is not None else 0
         clusters = (source.cluster_id, target.cluster_id)
         former = spec.former_producer_ids or ()
-        more = (former, running.comparing.told, running.exclusive(target.connection.authentication))
+        why = unready(prepared, known, trouble)
+        if job is not None:
+            job, trouble = job.model_copy(update={"heard": running.heard}), trouble or job.message
+        more = (former, running.comparing.told, running.exclusive(target.connection.authentication), job)
         standing = MirrorStanding(result, clusters, running.groups, preparing, trouble, *more)
         told, parts = copying(before, standing), self._parts
         parts.of_mirrors.mirror_is(namespace_of(body), name_of(body), result.counts, result.lag, running.groups)
-        why = unready(prepared, known, trouble)
         if fresh:
             return _Outcome(told, 0.0, why)
         return _Outcome(told, parts.idle_tick_s if is_true(told.status.conditions, READY) else parts.active_tick_s, why)
 
-    async def _prepared(
+    async def _kept_job(
         self,
         body: Object,
-        clusters: Clusters,
+        before: Before,
         spec: OffsetMirrorSpec,
-        source: Live,
-        target: Live,
-        status: OffsetMirrorStatus,
+        pair: tuple[Live, Live],
+        prepared: Prepared,
+        ready: Collection[Copied],
         beginning: Collection[Live],
-    ) -> Prepared | Refusal:
-        """``beginning``: the connections through which it begins by this."""
-        parts, allowed = self._parts, (source.allow, target.allow)
-        names = await in_thread(parts.patient_executor, wanted_topics, clusters.source, spec.topics, allowed)
-        if len(names) > MOST_TOPICS:
-            says = f"spec.topics matches {len(names)} topics, and a mirror copies {MOST_TOPICS} at most: make several"
-            return Refusal(TOO_MANY_TOPICS, says)
-        taken = copied_by_another(body, parts.mirrors(), parts.live, target.cluster_id, names)
-        if taken is not None:
-            topic, other = taken
-            says = f"topic {topic} is copied to this cluster by OffsetMirror {other}, which is older: exclude it here"
-            return Refusal(COPIED_BY_ANOTHER, says)
-        known = {topic.name: topic for topic in status.topics}
-        taken_back = origin(body, spec, parts.mirrors(), (source.cluster_id, target.cluster_id))
-        if isinstance(taken_back, Refusal):
-            if not any(topic.target_id for topic in status.topics):
-                return taken_back
-            taken_back = None  # what could be taken over is in the status: no other mirror has to be there for it
-        seen = (clusters.source, clusters.target, names, known, parts.may_write, taken_back, status.producer_ids)
-        work = functools.partial(prepare, *seen)
-        prepared = await in_thread(parts.patient_executor, self._unless_frozen, beginning, work)
-        # Who no longer asks for a topic hears no more of it.
-        asked = wanted(prepared.gone, spec.topics, *(allow.topics for allow in allowed))
-        return replace(prepared, gone=frozenset(asked))
-
-    def _unless_frozen(self, connections: Collection[Live], start: Callable[[], T]) -> T:
-        """From any thread. Raises ``FrozenMeanwhile``."""
-        for live in connections:
-            start = functools.partial(begin, self._parts.live.is_frozen, live, start)
-        return start()
+    ) -> MirrorJob | Refusal | None:
+        """The job that copies ``ready``, if one does. ``beginning``: the connections through which it begins by this.
+        Raises ``FrozenMeanwhile``."""
+        if spec.engine is not MirrorEngine.SPARK:
+            return None
+        uid, told = uid_of(body), before.status.job
+        different = self._running[uid].copying.comparing.different
+        settled = not prepared.preparing and len(ready) == len(prepared.copied)
+        wanted = wanted_job(body, spec, pair, ready, different, self._parts.jobs, settled=settled)
+        if isinstance(wanted, Refusal):
+            return wanted
+        if wanted is None:
+            return told if told is not None and await self._jobs.end(body, told) else None
+        begin = functools.partial(unless_frozen, self._parts.live, beginning, _nothing)
+        try:
+            job, has_begun = await self._jobs.keep(body, told, wanted, begin)
+        except NewerVersion as newer:
+            return Refusal(WRITTEN_BY_NEWER_VERSION, str(newer))
+        if has_begun:
+            self._begins.discard(uid)
+        return job
 
     async def _keep_running(
         self, body: Object, status: OffsetMirrorStatus, spec: OffsetMirrorSpec, source: Live, target: Live
@@ -345,7 +354,7 @@ class MirrorReconciler:
         allowed = (source.allow.groups, target.allow.groups)
         connections = _connections((source, target))
         cluster_ids = (source.cluster_id, target.cluster_id)
-        settings = (spec.groups, spec.rate_limit, spec.seed, spec.parity, spec.former_producer_ids)
+        settings = (spec.engine, spec.groups, spec.rate_limit, spec.seed, spec.parity, spec.former_producer_ids)
         key = (connections, cluster_ids, settings, allowed)
         running = self._running.get(uid)
         if running is not None and running.key == key:
@@ -353,30 +362,10 @@ class MirrorReconciler:
         await self._end(uid)
         parts = self._parts
         parts.of_mirrors.gone(namespace_of(body), name_of(body))
-        theirs, ours = (parts.open_cluster(live.connection, live.cluster_id) for live in (source, target))
-        clusters = Clusters(
-            theirs, ours, ProducerIdsInStatus(parts.kube, body, ours.new_producer_id, spec.former_producer_ids or ())
-        )
-        rate = spec.rate_limit.bytes_per_second if spec.rate_limit is not None else None
-        limits = Limits(
-            pace=Pace(rate, parts.clock.monotonic),
-            max_fill=spec.seed.max_fill,
-            may_write=parts.may_write,
-            wrote=parts.of_mirrors.wrote,
-            now_s=parts.clock.monotonic,
-        )
-        carrying = None
-        if spec.groups is not None:
-            groups, interval_s = spec.groups, spec.groups.interval.total_seconds()
-            notes = Notes(f"-{uid[:8]}" if spec.failback_from is not None else "")
-            carrying = Carrying(interval_s, lambda group_id: selected(group_id, groups, *allowed), notes)
-        different = differed(None if (stopped := self._stopped.get(uid)) is None else stopped.comparing, status)
-        sampling = Sampling(
-            spec.parity.interval.total_seconds(), Comparing(theirs, ours, parts.clock.now, known=different)
-        )
-        begun = Copying(
-            clusters, limits, carrying, sampling, parts.patient_executor, parts.clock.now, label_of(body), parts.look_s
-        )
+        reports = None
+        if spec.engine is MirrorEngine.SPARK:
+            reports = Reports(functools.partial(self._jobs.reports, body), parts.of_mirrors.wrote)
+        begun = opened(parts, body, status, spec, source, target, self._stopped.get(uid), reports)
         self._running[uid] = _Running(key, connections, begun)
         begun.start()
         _log.info("%s: copying from %s to %s", label_of(body), source.label, target.label)
@@ -393,6 +382,10 @@ class MirrorReconciler:
         body = await in_thread(parts.executor, parts.kube.replace_status, MIRRORS, body, told.status.to_json())
         parts.metrics.wrote_status(MIRRORS.kind)
         return body
+
+
+def _nothing() -> None:
+    """To be begun, where only whether it may is asked."""
 
 
 def _connections(pair: Collection[Live]) -> object:

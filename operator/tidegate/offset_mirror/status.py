@@ -30,6 +30,7 @@ from tidegate.resources.conditions import (
     stalled,
     with_condition,
 )
+from tidegate.resources.mirror_engine import MirrorJob
 from tidegate.resources.mirror_failover import FailoverPhase, MirrorFailover
 from tidegate.resources.offset_mirror import CarriedGroups, MirrorParity, OffsetMirrorStatus
 
@@ -49,6 +50,7 @@ SUSPENDED: Final = "Suspended"
 FAILOVER_DRAINING: Final = "FailoverDraining"
 FAILOVER_FENCING: Final = "FailoverFencing"
 FAILED_OVER: Final = "FailedOver"
+JOB_ENDING: Final = "JobEnding"
 WAITING_FOR_CONNECTION: Final = "WaitingForConnection"
 NOT_COPYING: Final = "NotCopying"
 
@@ -99,6 +101,8 @@ class MirrorStanding:
     parity: MirrorParity | None = None
     exclusive: Verdict | None = None
     """``None``: nobody has been asked yet."""
+    job: MirrorJob | None = None
+    """The one that copies, where that is not this process."""
 
 
 def refused(before: Before, refusal: Refusal) -> Told:
@@ -169,6 +173,17 @@ def waiting(before: Before, why: str) -> Told:
     return Told(_not_copying(before, reconciling, WAITING_FOR_CONNECTION, visible(why)))
 
 
+def job_ending(told: Told, why: str, now: datetime) -> Told:
+    """``told`` is to be said once no job copies any more; ``why``: one may still do."""
+    status = told.status
+    said = find_condition(status.conditions, READY)
+    if said is None or is_true(status.conditions, STALLED):
+        return told
+    says, generation = f"{visible(why)}: it may still copy", status.observed_generation
+    conditions = reconciling(status.conditions, reason=JOB_ENDING, message=says, generation=generation, now=now)
+    return Told(status.model_copy(update={"conditions": conditions}), told.happenings)
+
+
 def _not_copying(before: Before, tell: _Tell, reason: str, message: str) -> OffsetMirrorStatus:
     """What was counted stays, with the time of it; whether the copies are in sync nobody knows."""
     conditions = tell(before.status.conditions, reason=reason, message=message, **before.stamp)
@@ -204,6 +219,7 @@ def copying(before: Before, standing: MirrorStanding) -> Told:
             "lag": counted.lag,
             "groups": standing.groups,
             "parity": standing.parity,
+            "job": standing.job,
             "conditions": conditions,
         }
     )
@@ -297,6 +313,9 @@ def _coarse(status: OffsetMirrorStatus) -> OffsetMirrorStatus:
     topics = tuple(topic.model_copy(update={"lag": None}) for topic in status.topics)
     worst = tuple(one.model_copy(update={"lag": None, "offset": None}) for one in status.worst)
     conditions = tuple(one.model_copy(update={"message": ""}) for one in status.conditions)
+    job = status.job
+    if job is not None:
+        job = job.model_copy(update={"message": "" if not job.message else "some", "heard": job.heard >= job.tasks})
     parity = None if status.parity is None else (status.parity.different, status.parity.places > 0)
     return status.model_copy(
         update={
@@ -306,6 +325,7 @@ def _coarse(status: OffsetMirrorStatus) -> OffsetMirrorStatus:
             "worst": worst,
             "conditions": conditions,
             "parity": parity,
+            "job": job,
             "groups": None if groups is None else groups.model_copy(update={"at": status.observed_generation}),
         }
     )

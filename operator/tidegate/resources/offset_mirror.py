@@ -21,15 +21,10 @@ from tidegate.resources.fields import (
     TopicPatterns,
     duration_must,
 )
+from tidegate.resources.mirror_engine import MirrorEngine, MirrorJob
 from tidegate.resources.mirror_failover import MOST_TOPICS, FailoverSpec, MirrorFailover, MirrorRef
 from tidegate.resources.rules import Transition, described, immutable, list_map, rule, unique
-
-
-class MirrorEngine(StrEnum):
-    """What copies."""
-
-    DIRECT = "Direct"
-    """The operator's own process."""
+from tidegate.resources.spark import SparkSpec
 
 
 class OnDrift(StrEnum):
@@ -124,7 +119,12 @@ class OffsetMirrorSpec(SpecModel):
     """Which groups' committed offsets are carried over. Without this field, none."""
 
     engine: MirrorEngine = MirrorEngine.DIRECT
-    """What copies. Direct: the operator's leading replica."""
+    """What copies. Direct: the operator's leading replica. Spark: a SparkApplication that runs for as long as the
+    mirror copies; all but the copying stays with the operator. It can be changed at any time."""
+
+    spark: SparkSpec | None = None
+    """How the SparkApplication runs, where engine is Spark. What is absent comes from the chart's defaults, but for the
+    number of executors: without one it grows with the partitions, up to 20."""
 
     seed: SeedSpec = SeedSpec()
     """How a partition is begun at the target."""
@@ -383,6 +383,9 @@ class OffsetMirrorStatus(StatusModel):
 
     parity: MirrorParity | None = None
     """What comparing the copies with the source has shown. Absent until they are being copied."""
+
+    job: MirrorJob | None = None
+    """The job that copies. Absent where the operator copies itself, and once the job has been ended."""
 
     failover: MirrorFailover | None = None
     """The end of the copying, once it has been asked for and nothing keeps it from ending."""

@@ -17,12 +17,15 @@ from pydantic import TypeAdapter, ValidationError
 from tidegate.audit.codec import attribution_of
 from tidegate.clock import SystemClock
 from tidegate.find.parity import as_json
-from tidegate.jobs.application import ORDER_VARIABLE, STORE_VARIABLE
+from tidegate.jobs.application import MIRROR_ORDER_VARIABLE, ORDER_VARIABLE, STORE_VARIABLE
 from tidegate.jobs.runner import FORGED_EXIT
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka_client.group_requests import group_types
 from tidegate.kafka_client.wire import Wire
+from tidegate.kube.api import NoCluster, default_api_client
+from tidegate.kube.client import KubeClient
+from tidegate.kube.ports import KubeFailure
 from tidegate.offset_backup.document import Result, backup_of
 from tidegate.offset_backup.manifest import Manifest, encode
 from tidegate.offset_backup.order import Order, decode_order
@@ -46,9 +49,11 @@ from tidegate.spark.backup import take_backup
 from tidegate.spark.files import StorageFailure
 from tidegate.spark.fleet import carry_out_fleet
 from tidegate.spark.job import carry_out
+from tidegate.spark.mirror import OtherOrder, copy_in_tasks, ordered
 from tidegate.spark.parity import compare_logs, find_pairs
 from tidegate.spark.planning import plan_groups, rehearse, summarise
 from tidegate.spark.session import start_session
+from tidegate.versions import NewerVersion
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -178,6 +183,30 @@ def backup(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         _say(str(failure))
         return 1
     sys.stdout.write(encode(manifest).decode() + "\n")
+    return 0
+
+
+def mirror(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Copy what the order of an OffsetMirror asks for, for as long as that is asked. 0: it is not asked for any more.
+    2: bad usage. 1: it has to be gone on with by another job. 3: the order is not the one that the operator named."""
+    location = arguments[0] if arguments else ""
+    spark = start_session("tidegate-mirror")
+    try:
+        kube = KubeClient(default_api_client(), SystemClock())
+        reasons = copy_in_tasks(spark, ordered(kube, location, environment.get(MIRROR_ORDER_VARIABLE, "")))
+    except OtherOrder as other:
+        _say(str(other))
+        return FORGED_EXIT
+    except ValueError as bad:
+        _say(str(bad))
+        return 2
+    except (KubeFailure, NoCluster, NewerVersion) as failure:
+        _say(str(failure))
+        return 1
+    finally:
+        spark.stop()
+    for reason in sorted({*reasons}):
+        _say(reason)
     return 0
 
 

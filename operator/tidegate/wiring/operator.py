@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from tidegate.approval.reconcile import ApprovalReconciler
 from tidegate.approval.reconcile import Parts as ApprovalParts
+from tidegate.connect.rest import RestConnectWorkers
 from tidegate.connection.reconcile import ConnectionReconciler
 from tidegate.connection.reconcile import Parts as ConnectionParts
 from tidegate.discovery.feature import DiscoveryFeature
@@ -20,7 +21,6 @@ from tidegate.inject.feature import Parts as InjectionParts
 from tidegate.inject.index import PolicyIndex
 from tidegate.inject.metrics import InjectionMetrics
 from tidegate.inject.patch import AgentImage
-from tidegate.jobs.mounts import CLAIMS_FOLDER, SECRETS_FOLDER, JobPlaces
 from tidegate.jobs.runner import Runner
 from tidegate.jobs.runner_application import SparkApplicationRunner
 from tidegate.jobs.runner_local import LocalSparkRunner
@@ -28,19 +28,11 @@ from tidegate.jobs.settings import RunnerKind
 from tidegate.kafka_client.client import KafkaClient
 from tidegate.kafka_client.client_pool import ClientPool
 from tidegate.kafka_client.fenced_writer import WriterProcess
-from tidegate.kafka_client.mirror_cluster import KafkaMirrorCluster
 from tidegate.kube.client import KubeClient
 from tidegate.kube.loop import LevelLoop
 from tidegate.kube.pods import PodsClient
-from tidegate.kube.ports import APPROVALS, BACKUPS, CONNECTIONS, MIRRORS, PAUSES, POLICIES, RESETS, Object
+from tidegate.kube.ports import APPROVALS, CONNECTIONS, PAUSES, POLICIES, RESETS, Object
 from tidegate.kube.workloads_client import KubeWorkloads
-from tidegate.offset_backup.attempts import JobParts
-from tidegate.offset_backup.metrics import BackupMetrics
-from tidegate.offset_backup.reconcile import BackupReconciler
-from tidegate.offset_backup.reconcile import Parts as BackupParts
-from tidegate.offset_mirror.metrics import MirrorMetrics
-from tidegate.offset_mirror.reconcile import MirrorReconciler
-from tidegate.offset_mirror.reconcile import Parts as MirrorParts
 from tidegate.offset_reset.parts import Parts as ResetParts
 from tidegate.offset_reset.passes import ResetPasses
 from tidegate.offset_reset.reconcile import OffsetResetReconciler
@@ -68,6 +60,7 @@ from tidegate.sweep.kept import KeptRuns
 from tidegate.sweep.kept import Parts as KeptParts
 from tidegate.sweep.sweeper import Parts as SweepParts
 from tidegate.sweep.sweeper import Sweeper
+from tidegate.wiring.copying import backups_of, mirrors_of
 from tidegate.wiring.electing import elector
 from tidegate.wiring.serving import own_certificates, servers, wanting_topics, webhook
 from tidegate.wiring.shared import Shared, share
@@ -103,7 +96,7 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
     wake.pauses = pauses
     policies, resets = _resetting(shared, runners, clients, features, lambda: approvals.bodies)
     wake.loops = (policies, resets)
-    mirrors, mirroring = _mirrors(shared)
+    mirrors, mirroring = mirrors_of(shared, runners.get(Engine.SPARK))
     freshness = health.Freshness(settings.unobserved_limit_s, shared.clock.monotonic)
     turns.operator = Operator(
         settings=settings,
@@ -120,7 +113,7 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
         resets=resets,
         approvals=approvals,
         pauses=pauses,
-        backups=_backups(shared, runners.get(Engine.SPARK)),
+        backups=backups_of(shared, runners.get(Engine.SPARK)),
         mirrors=mirrors,
         mirroring=mirroring,
         sweeper=_sweeper(shared, discovery, lambda: pauses.bodies),
@@ -322,6 +315,7 @@ def _resetting(
 
 def _pauses(shared: Shared) -> LevelLoop:
     settings = shared.settings
+    unmanaged, deletion = timedelta(seconds=settings.unmanaged_after_s), timedelta(seconds=settings.deletion_limit_s)
     parts = PauseParts(
         kube=shared.kube,
         live=shared.live,
@@ -331,51 +325,12 @@ def _pauses(shared: Shared) -> LevelLoop:
         now=shared.clock.now,
         metrics=shared.metrics,
         tick=Tick(settings.pause_tick_s, settings.active_tick_s, settings.idle_tick_s),
-        patience=Patience(
-            unmanaged=timedelta(seconds=settings.unmanaged_after_s),
-            deletion=timedelta(seconds=settings.deletion_limit_s),
-        ),
+        patience=Patience(unmanaged=unmanaged, deletion=deletion),
         topics=shared.topics,
         workloads=KubeWorkloads(shared.api_client, shared.clock),
+        connect=RestConnectWorkers(),
     )
     return shared.looped(PAUSES, PauseReconciler(parts))
-
-
-def _backups(shared: Shared, spark: Runner | None) -> LevelLoop:
-    settings = shared.settings.spark
-    jobs = JobParts(
-        kube=shared.kube,
-        runner=spark,
-        spark=settings,
-        places=JobPlaces(shared.in_pods, CLAIMS_FOLDER, SECRETS_FOLDER, settings.backups),
-        executor=shared.executor,
-        patient_executor=shared.patient_executor,
-    )
-    backups = BackupMetrics(shared.metrics.registry)
-    return shared.looped(
-        BACKUPS, BackupReconciler(BackupParts(jobs, shared.live, shared.clock.now, shared.metrics, backups))
-    )
-
-
-def _mirrors(shared: Shared) -> tuple[LevelLoop, MirrorReconciler]:
-    loops: list[LevelLoop] = []
-    parts = MirrorParts(
-        kube=shared.kube,
-        live=shared.live,
-        open_cluster=KafkaMirrorCluster,
-        mirrors=lambda: loops[0].bodies,
-        may_write=shared.may_write,
-        executor=shared.executor,
-        patient_executor=shared.patient_executor,
-        clock=shared.clock,
-        metrics=shared.metrics,
-        of_mirrors=MirrorMetrics(shared.metrics.registry),
-        active_tick_s=shared.settings.active_tick_s,
-        idle_tick_s=shared.settings.idle_tick_s,
-    )
-    mirroring = MirrorReconciler(parts)
-    loops.append(shared.looped(MIRRORS, mirroring))
-    return loops[0], mirroring
 
 
 def _sweeper(shared: Shared, discovery: DiscoveryFeature, pauses: Callable[[], Collection[Object]]) -> Sweeper:

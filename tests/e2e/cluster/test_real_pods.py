@@ -329,7 +329,12 @@ def test_the_operator_may_do_what_its_chart_grants_and_nothing_else(stage: PodSt
 def test_drivers_and_executors_use_every_right_that_they_have(stage: PodStage) -> None:
     # Spark removes by its name an executor that has failed by itself, of which this story has none.
     removes_a_failed_executor = Right(APPLICATION_NAMESPACE, "delete", "", "pods")
-    for account, beside in ((SPARK_ACCOUNT, {removes_a_failed_executor}), (EXECUTOR_ACCOUNT, set[Right]())):
+    # Nor has it a mirror, whose jobs tests/spark/test_rights_of_jobs.py tries.
+    of_mirrors = Right(APPLICATION_NAMESPACE, "get", "tidegate.io", "offsetmirrors")
+    for account, beside in (
+        (SPARK_ACCOUNT, {removes_a_failed_executor, of_mirrors}),
+        (EXECUTOR_ACCOUNT, {of_mirrors}),
+    ):
         granted = rules_of(stage.client, account, APPLICATION_NAMESPACE)
         assert granted
         assert used(stage.node.audit_log, account, APPLICATION_NAMESPACE) | beside == granted

@@ -19,6 +19,8 @@ from tidegate.jobs import runner_local
 from tidegate.jobs.errors import RunnerFailure
 from tidegate.offset_backup import document as backups
 from tidegate.offset_backup import manifest, order, wanted
+from tidegate.offset_mirror import order as mirror_order
+from tidegate.offset_mirror import report as mirror_report
 from tidegate.policy import memory
 from tidegate.reset import codec
 from tidegate.reset.config_map_store import ConfigMapRunStore
@@ -104,6 +106,18 @@ def _check_told(known: told.Known) -> None:
 def _check_order(read: order.Order) -> None:
     assert all(c.isascii() and (c.isalnum() or c == "-") for c in read.schedule + read.attempt), "they name folders"
     assert order.decode_order(order.encode_order(read)) == read
+
+
+def _check_mirror_order(read: mirror_order.MirrorOrder) -> None:
+    assert mirror_order.decode_order(mirror_order.encode_order(read)) == read
+    shares = [read.share(place) for place in range(min(read.tasks, 50))]
+    assert sum(map(len, shares)) <= mirror_order.MOST_PARTITIONS
+    assert all(rate is None or rate > 0 for rate in map(read.rate, range(len(shares))))
+
+
+def _check_mirror_report(read: mirror_report.Report) -> None:
+    assert all(0 <= (row.offset or 0) <= OFFSET_MAX for row in read.rows.values())
+    assert mirror_report.decode_report(mirror_report.encode_report(read)).rows.keys() == read.rows.keys()
 
 
 def _check_manifest(read: manifest.Manifest) -> None:
@@ -256,6 +270,30 @@ TARGETS: Final = (
         order.decode_order,
         (ValueError,),
         _check_order,
+    ),
+    Target(
+        "mirror-document",
+        ("tidegate.offset_mirror.order:decode_document",),
+        (members(KINDS["mirror-order"].write()),),
+        lambda data: mirror_order.decode_document(config_map(data)),
+        (NewerVersion, mirror_order.BadOrder),
+        _check_mirror_order,
+    ),
+    Target(
+        "mirror-order",
+        ("tidegate.offset_mirror.order:decode_order",),
+        (mirror_order.encode_order(KINDS["mirror-order"].value),),
+        mirror_order.decode_order,
+        (mirror_order.BadOrder,),
+        _check_mirror_order,
+    ),
+    Target(
+        "mirror-report",
+        ("tidegate.offset_mirror.report:decode_report",),
+        (members(KINDS["mirror-report"].write()),),
+        lambda data: mirror_report.decode_report(config_map(data)),
+        (NewerVersion, mirror_report.BadReport),
+        _check_mirror_report,
     ),
     Target(
         "backup-manifest",

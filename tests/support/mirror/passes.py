@@ -12,13 +12,18 @@ from typing import Any, TypeVar
 from support.fake_kafka import FakeKafka
 from support.fake_kube import FakeKube
 from support.mirror.fake_cluster import FakeMirrorCluster
+from support.mirror.job_runner import JobRunner
 from tidegate.clock import SystemClock
 from tidegate.connection.live import Live, LiveConnections
+from tidegate.jobs.runner import Runner
+from tidegate.jobs.settings import SparkSettings
 from tidegate.kafka.connection import Connection
 from tidegate.kube.ports import MIRRORS, Conflict, Object
 from tidegate.offset_mirror.copying import Copying
+from tidegate.offset_mirror.jobs import JobParts
 from tidegate.offset_mirror.metrics import MirrorMetrics
-from tidegate.offset_mirror.reconcile import MirrorReconciler, Parts
+from tidegate.offset_mirror.parts import Parts
+from tidegate.offset_mirror.reconcile import MirrorReconciler
 from tidegate.resources.base import read_status
 from tidegate.resources.conditions import Condition, find_condition
 from tidegate.resources.connection import AllowSpec
@@ -37,6 +42,7 @@ class World:
 
     name = "m"
     look_s = 0.05
+    runner: Runner | None = None
 
     def __init__(self) -> None:
         self.kube, self.live = FakeKube(), LiveConnections()
@@ -86,6 +92,16 @@ class World:
                 open_cluster=self.open,
                 mirrors=lambda: self.kube.list(MIRRORS),
                 may_write=lambda: self.leads,
+                jobs=JobParts(
+                    kube=self.kube,
+                    runner=self.runner,
+                    settings=SparkSettings(local_master="local[2]"),
+                    in_pods=False,
+                    executor=self.executor,
+                    patient_executor=self.executor,
+                    clock=clock,
+                    died=lambda: self.metrics.job_died("Spark"),
+                ),
                 executor=self.executor,
                 patient_executor=self.executor,
                 clock=clock,
@@ -152,6 +168,30 @@ class World:
         self.run(self.reconciler.stop())
         self.loop.close()
         self.executor.shutdown()
+
+
+class SparkWorld(World):
+    """The same, copied by jobs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.job_runner = JobRunner(self.kube, self.open)
+        self.runner = self.job_runner
+        self.spec["engine"] = "Spark"
+        self.kube.change(MIRRORS, "ns", self.name, spec=self.spec)
+        self.restart()
+
+    @property
+    def job(self) -> str:
+        """The name that the status has; empty where it has none."""
+        return "" if self.status.job is None else self.status.job.name
+
+    def logs_are_equal(self) -> bool:
+        return all(self.there.log("t", n).visible() == self.here.log("t", n).visible() for n in range(2))
+
+    def close(self) -> None:
+        self.job_runner.close()
+        super().close()
 
 
 def failed_over(world: World, **asked: bool) -> MirrorFailover:

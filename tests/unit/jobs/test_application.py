@@ -49,6 +49,16 @@ LAUNCHES = {
         },
         connection_secrets={"kafka-user": ("password",), "kafka-ca": ("ca.crt", "ca.crt", "extra.crt")},
     ),
+    "mirror": Launch(
+        "to-new-mirror-0a1b2c3d-4",
+        "prod",
+        "offsetmirror://prod/to-new",
+        spark={"executor": {"instances": 3}},
+        connection_secrets={"kafka-new": ("password",), "kafka-old": ("password",)},
+        job="mirror",
+        environment={"TIDEGATE_MIRROR_ORDER": "6c9d"},
+        repeatable=True,
+    ),
     "backup": Launch(
         "backup-backup-0a1b2c3d-1",
         "prod",

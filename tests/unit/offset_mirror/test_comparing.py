@@ -17,7 +17,7 @@ from support.mirror.written import Written, batch
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import Topic, TopicPartition
 from tidegate.mirror.comparison import Sample
-from tidegate.offset_mirror import reconcile
+from tidegate.offset_mirror import opening
 from tidegate.offset_mirror import status as mirror_status
 from tidegate.offset_mirror.comparing import Comparing, differed
 from tidegate.offset_mirror.copying import Sampling
@@ -31,7 +31,7 @@ NOW = datetime(2026, 11, 27, 12, tzinfo=UTC)
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """It compares a hundred times as often as it is asked to."""
-    monkeypatch.setattr(reconcile, "Sampling", lambda interval_s, comparing: Sampling(interval_s / 100, comparing))
+    monkeypatch.setattr(opening, "Sampling", lambda interval_s, comparing: Sampling(interval_s / 100, comparing))
     world = World()
     world.spec["parity"] = {"interval": "2s"}
     yield world

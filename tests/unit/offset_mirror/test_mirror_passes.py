@@ -372,7 +372,7 @@ def test_of_two_mirrors_of_a_topic_the_older_one_copies_it(world: World) -> None
 
 
 def test_a_spec_that_is_none_is_refused(world: World) -> None:
-    world.spec["engine"] = "Spark"
+    world.spec["engine"] = "Flink"
 
     assert world.one_pass().reason == "InvalidSpec"
 

@@ -7,6 +7,7 @@ from tidegate.policy.template import reset_name
 from tidegate.resources import spark_conf
 from tidegate.resources.base import InvalidResource, Problem, parse_spec, parse_update
 from tidegate.resources.offset_backup import OffsetBackupSpec
+from tidegate.resources.offset_mirror import OffsetMirrorSpec
 from tidegate.resources.offset_reset import OffsetResetSpec
 from tidegate.resources.policy import OffsetResetPolicySpec
 
@@ -22,7 +23,8 @@ def parse(case: Case) -> None:
         spec = parse_update(case.spec, case.replaces, case.resource)
     if isinstance(spec, OffsetResetPolicySpec) and spec.reset is not None:
         reset_name(case.resource["metadata"]["name"], spec.reset.id)
-    if isinstance(spec, OffsetBackupSpec | OffsetResetPolicySpec | OffsetResetSpec) and spec.spark is not None:
+    with_spark = OffsetBackupSpec | OffsetMirrorSpec | OffsetResetPolicySpec | OffsetResetSpec
+    if isinstance(spec, with_spark) and spec.spark is not None:
         refused = spark_conf.refusals(spec.spark.spark_conf)
         if refused:
             raise InvalidResource(tuple(Problem("spec.spark.sparkConf", why) for why in refused))

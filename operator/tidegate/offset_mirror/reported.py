@@ -1,0 +1,182 @@
+"""The partitions of a mirror that a job copies, as the operator follows them: by what its tasks say, and by what both
+clusters say themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Final
+
+from tidegate.kafka.errors import KafkaFailure
+from tidegate.kafka.model import LogBounds, TopicPartition
+from tidegate.offset_mirror.course import Course, Limits
+from tidegate.offset_mirror.partitions import Clusters, Partition, Partitions
+from tidegate.offset_mirror.progress import Progress
+from tidegate.offset_mirror.report import FIRST_ID, Report, Row
+from tidegate.offset_mirror.topics import Copied
+from tidegate.threads import in_thread
+
+SILENT_S: Final = 10.0
+"""After which it is said that nothing was heard of a partition."""
+_CLAIM_S: Final = 5.0
+"""Between two producer ids that are claimed because a report asks for them: one is good for a minute at least."""
+_NOTHING: Final = Row()
+
+
+@dataclass(frozen=True, slots=True)
+class Reports:
+    """``read``: what all tasks of the job have said last, of its newest launch; blocking. ``wrote``: told how many
+    records and bytes its tasks have written since the last report."""
+
+    read: Callable[[], Sequence[Report]]
+    wrote: Callable[[int, int], None]
+
+
+class ReportedCopying:
+    """One partition. Belongs to the event loop's thread."""
+
+    def __init__(self, partition: TopicPartition, now_s: Callable[[], float]) -> None:
+        self._partition = partition
+        self._now_s = now_s
+        self._row = _NOTHING
+        self._heard_at_s: float | None = None
+        self._target_end: int | None = None
+        self._difference = ""
+        self._progress = Progress()
+
+    @property
+    def offset(self) -> int | None:
+        """Up to where the copy agrees with the source, by its task; never more than the target has."""
+        if self._row.offset is None or self._target_end is None:
+            return None
+        return min(self._row.offset, self._target_end)
+
+    def heard(self, row: Row, at_s: float) -> None:
+        self._row, self._heard_at_s = row, at_s
+
+    def ends(self, target_end: int) -> None:
+        """The target's log ends there."""
+        self._target_end = target_end
+
+    def saw(self, bounds: LogBounds, before: int | None, at_s: float) -> bool:
+        """The source's log, asked for at ``at_s`` when the copy ended at ``before``."""
+        self._progress.source_end = bounds.latest
+        if before is None or bounds.latest >= before:
+            self._progress.saw(bounds.latest, at_s)
+        return False
+
+    def differs(self, reason: str) -> None:
+        """Somewhere it is not what the source has."""
+        self._difference = reason
+
+    def end(self) -> None:
+        """It is not followed any more."""
+
+    def seen(self) -> Course:
+        """What is as old as what was heard last does not become younger by itself."""
+        if self._heard_at_s is not None:
+            self._progress.settle(self.offset, self._heard_at_s)
+        row, progress = self._row, self._progress
+        return Course(
+            self._partition,
+            self.offset,
+            progress.source_end,
+            progress.copied_at_s,
+            self._difference or row.stopped,
+            bool(self._difference) or row.drifted,
+            self._silence() or row.trouble,
+            row.producer_id,
+        )
+
+    def _silence(self) -> str:
+        if self._heard_at_s is None:
+            return "no task of the job has said anything of it yet"
+        age_s = self._now_s() - self._heard_at_s
+        return f"no task of the job has said anything of it for {age_s:.0f} s" if age_s > SILENT_S else ""
+
+
+class ReportedPartitions(Partitions):
+    """Nothing is copied in this process."""
+
+    def __init__(
+        self,
+        clusters: Clusters,
+        limits: Limits,
+        threads: Executor,
+        patient_executor: Executor,
+        name: str,
+        look_s: float,
+        differs: Callable[[TopicPartition], str],
+        reports: Reports,
+    ) -> None:
+        super().__init__(clusters, limits, threads, patient_executor, name, look_s, differs)
+        self._reports = reports
+        self._last: dict[int, tuple[Report, float]] = {}
+        """By the place of the task among those of the job, what it has said last, and when that was heard."""
+        self._claimed_at_s: float | None = None
+        self._followed: dict[TopicPartition, ReportedCopying] = {}
+
+    def _begun(self, partition: TopicPartition, topic: Copied) -> Partition:
+        followed = self._followed[partition] = ReportedCopying(partition, self._limits.now_s)
+        if reason := self._differs(partition):
+            followed.differs(reason)
+        # What was said before it was followed counts from when it is said again.
+        return Partition(topic, followed)
+
+    def copy(self, wanted: Mapping[TopicPartition, Copied], ids: tuple[int, ...]) -> None:
+        super().copy(wanted, ids)
+        self._followed = {p: each for p, each in self._followed.items() if p in wanted}
+
+    @property
+    def heard(self) -> int:
+        """Of how many tasks something was heard lately."""
+        now_s = self._limits.now_s()
+        return sum(now_s - at_s <= SILENT_S for _, at_s in self._last.values())
+
+    async def _look(self) -> int:
+        """The reports first, then where the target's logs end, then where the source's do."""
+        asked = tuple(self._followed)
+        try:
+            self._hear(await in_thread(self._patient, self._reports.read), self._limits.now_s())
+            await self._claim()
+            ends = await in_thread(self._patient, self._clusters.target.told_bounds, asked, stable=False)
+        except KafkaFailure as failure:
+            self._trouble = str(failure)
+            return 0
+        for partition, bounds in ends.items():
+            if partition in self._followed:
+                self._followed[partition].ends(bounds.latest)
+        await super()._look()
+        said = next((report.trouble for report, _ in self._last.values() if report.trouble), "")
+        self._trouble = self._trouble or said
+        return 0
+
+    def _hear(self, reports: Sequence[Report], at_s: float) -> None:
+        launches = {place: report.launch for place, report in enumerate(reports)}
+        self._last = {place: last for place, last in self._last.items() if last[0].launch == launches.get(place)}
+        for place, report in enumerate(reports):
+            before = self._last[place][0] if place in self._last else None
+            if not report.attempt or (before is not None and _mark(report) == _mark(before)):
+                continue
+            self._last[place] = (report, at_s)
+            is_same = before is not None and _mark(report)[:2] == _mark(before)[:2]
+            records, size = (before.records, before.size) if before is not None and is_same else (0, 0)
+            self._reports.wrote(max(0, report.records - records), max(0, report.size - size))
+            for partition, row in report.rows.items():
+                if partition in self._followed:
+                    self._followed[partition].heard(row, at_s)
+
+    async def _claim(self) -> None:
+        """Whoever may write reports could ask for ids without end: so not for one after the other at once."""
+        wanted = {report.wants_id_after for report, _ in self._last.values()} - {None}
+        now_s = self._limits.now_s()
+        if not wanted or (self._claimed_at_s is not None and now_s - self._claimed_at_s < _CLAIM_S):
+            return
+        self._claimed_at_s = now_s
+        for after in wanted:
+            await in_thread(self._patient, self._clusters.ids.claim, None if after == FIRST_ID else after)
+
+
+def _mark(report: Report) -> tuple[str, int, int]:
+    return report.launch, report.attempt, report.beat
