@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidegate.resources.targets import SchemaFormat
+from tidegate.spark.flaws import Flaw
 from tidegate.spark.wire_format import HEAD_BYTES, NoHead, message_indexes, message_name, schema_id
 
 if TYPE_CHECKING:
@@ -45,16 +45,6 @@ _MOST_MISSING: Final = 32
 
 _NOT_DECODED: Final = (EOFError, ValueError, TypeError, IndexError, OverflowError)
 """What decoding raises for bytes that are not as the schema has them (``UnicodeDecodeError`` is a ``ValueError``)."""
-
-
-class Flaw(StrEnum):
-    """Why a value can't be decoded."""
-
-    MALFORMED = "it is not as its schema says"
-    NO_HEAD = "it does not begin as the wire format of schema registries does"
-    TOO_LARGE = "as its schema has it, it would take too much memory"
-    UNKNOWN_SCHEMA = "the registry has no schema of its id, or none that may be used"
-    OTHER_SCHEMA = "it was written by a schema that can't be read as the one given"
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +190,9 @@ class _Codec:
             self._told.setdefault(number)
         return number if number in self._told else next(iter(self._told))
 
+    def _unknown(self, number: int) -> Flaw:
+        return Flaw.UNKNOWN_SCHEMA if number in self._writers else Flaw.NOT_ASKED
+
     def _reading(self, number: int | None) -> _Reading:
         raise NotImplementedError
 
@@ -336,7 +329,7 @@ class _AvroCodec(_Codec):
         if number is None:
             raise NoHead
         if decode is None:
-            raise _Other(Flaw.UNKNOWN_SCHEMA if self._writers.get(number) is None else Flaw.OTHER_SCHEMA)
+            raise _Other(self._unknown(number) if self._writers.get(number) is None else Flaw.OTHER_SCHEMA)
         return decode(value, HEAD_BYTES)
 
 
@@ -361,7 +354,7 @@ class _ProtobufCodec(_Codec):
             raise NoHead
         texts = self._writers.get(number)
         if texts is None:
-            raise _Other(Flaw.UNKNOWN_SCHEMA)
+            raise _Other(self._unknown(number))
         indexes, start = message_indexes(value)
         if self._name_of(number, texts[0], indexes) != self._name:
             raise _Other(Flaw.OTHER_SCHEMA)

@@ -10,6 +10,15 @@ from tidegate.spark.looked import Flawed, Looked
 P = TopicPartition("orders", 0)
 
 
+def test_a_value_that_nobody_asked_about_is_told_behind_others_that_are_flawed() -> None:
+    flawed = {P: Flawed(9, 5, "it is not as its schema says", 7)}
+    assert Looked({}, {}, flawed).not_asked(after=False) == {P: 7}
+    assert Looked({P: 8}, {}, flawed).not_asked(after=False) == {P: 7}
+    assert Looked({P: 6}, {}, flawed).not_asked(after=False) == {}
+    assert Looked({P: 6}, {}, flawed).not_asked(after=True) == {P: 7}
+    assert Looked({}, {}, {P: Flawed(1, 5, "it is not as its schema says")}).not_asked(after=False) == {}
+
+
 @pytest.mark.parametrize(
     ("match", "flawed", "after", "before"),
     [
