@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from support.avro_bytes import number
 from tidegate.spark.avro_columns import columns
 from tidegate.spark.avro_documents import decoder
 from tidegate.spark.avro_schema import BadSchema, parse
@@ -22,15 +23,6 @@ def read(writer: Any, reader: Any, document: bytes) -> Any:
     column = columns(written, parse(json.dumps(reader)))
     (row,) = column.build([decoder(written)(document, 0)]).to_pylist()
     return row
-
-
-def number(value: int) -> bytes:
-    zigzag = (value << 1) ^ (value >> 63)
-    found = bytearray()
-    while zigzag > 0x7F:
-        found.append(zigzag & 0x7F | 0x80)
-        zigzag >>= 7
-    return bytes([*found, zigzag])
 
 
 def as_float(value: int) -> float:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Field
 
+from support.avro_bytes import number
 from support.protobuf_files import field, file_of
 from tidegate.resources.targets import SchemaFormat
 from tidegate.spark import decoding as module
@@ -31,11 +32,7 @@ def wide(fields: int) -> Any:
 
 def of_items(count: int, item: bytes = b"\0") -> bytes:
     """An array of so many."""
-    zigzag, head = 2 * count, bytearray()
-    while zigzag > 0x7F:
-        head.append(zigzag & 0x7F | 0x80)
-        zigzag >>= 7
-    return bytes([*head, zigzag]) + item * count + b"\0"
+    return number(count) + item * count + b"\0"
 
 
 def by_default(characters: int) -> Decoding:
@@ -49,8 +46,8 @@ def by_default(characters: int) -> Decoding:
 def of_messages(fields: int) -> Decoding:
     file = file_of("wide.proto", "w")
     big, message = file.message_type.add(name="Big"), file.message_type.add(name="M")
-    for number in range(1, fields + 1):
-        field(big, f"f{number}", number, Field.TYPE_INT64)
+    for n in range(1, fields + 1):
+        field(big, f"f{n}", n, Field.TYPE_INT64)
     field(message, "a", 1, Field.TYPE_MESSAGE, ".w.Big", repeated=True)
     return Decoding(SchemaFormat.PROTOBUF, "w.M", (base64.b64encode(file.SerializeToString()).decode(),))
 
