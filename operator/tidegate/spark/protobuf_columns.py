@@ -198,7 +198,9 @@ class _Columns:
 
     def _field(self, each: FieldDescriptor, inside: tuple[str, ...]) -> Column | None:
         if each.message_type is not None and each.message_type.GetOptions().map_entry:
-            key, value = each.message_type.fields_by_name["key"], each.message_type.fields_by_name["value"]
+            key, value = (each.message_type.fields_by_name.get(name) for name in ("key", "value"))
+            if key is None or value is None:
+                raise BadSchema(f"field {each.name[:80]} is a map without a key or a value")
             values = self._single(value, inside)
             return None if values is None else maps(_scalar(key), values)
         single = self._single(each, inside)

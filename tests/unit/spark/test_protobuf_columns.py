@@ -203,6 +203,19 @@ def test_too_many_fields_are_refused() -> None:
         columns(message_type([file.SerializeToString()], "m.M8"))
 
 
+def test_a_map_without_a_key_is_refused() -> None:
+    """Protobuf takes a descriptor whose entries have other names."""
+    file = file_of("m.proto", "m")
+    message = file.message_type.add(name="M")
+    entry = message.nested_type.add(name="TagsEntry")
+    entry.options.map_entry = True
+    field(entry, "kez", 1, Field.TYPE_STRING)
+    field(entry, "value", 2, Field.TYPE_INT32)
+    field(message, "tags", 1, Field.TYPE_MESSAGE, ".m.M.TagsEntry", repeated=True)
+    with pytest.raises(BadSchema, match="tags is a map without a key"):
+        columns(message_type([file.SerializeToString()], "m.M"))
+
+
 def test_names_that_differ_by_capitals_only_are_refused() -> None:
     file = file_of("c.proto", "c")
     message = file.message_type.add(name="M")
