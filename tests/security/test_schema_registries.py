@@ -69,7 +69,13 @@ def test_a_subject_stays_a_part_of_the_path(registry: FakeRegistry) -> None:
         pytest.param(b'{"schema": 7}', "without a schema", id="no text"),
         pytest.param(b'{"schema": "x", "references": 7}', "references that are none", id="no references"),
         pytest.param(b'{"schema": "x", "references": [{"name": 1}]}', "a reference that is none", id="a reference"),
+        pytest.param(
+            b'{"schema": "x", "references": [{"name": "n", "subject": "\\ud800", "version": 1}]}',
+            "a reference that is none",
+            id="half a character",
+        ),
         pytest.param(b'{"schema": "x", "schemaType": "JSON"}', "one of JSON, and not of Avro", id="another format"),
+        pytest.param(b'{"schema": "x", "schemaType": "\\ud800"}', "one of an unknown format", id="an unknown format"),
         pytest.param(b'{"schema": "x", "id": -1}', "without a schema's id", id="a negative id"),
     ],
 )
@@ -134,6 +140,43 @@ def test_made_up_ids_are_asked_for_no_more_than_so_often(registry: FakeRegistry)
         schemas.learn(range(start, start + 50))
     assert len(registry.asked) == module.MOST_SCHEMAS
     assert schemas.decoding.closed
+
+
+def test_references_of_references_are_not_kept_without_end(registry: FakeRegistry) -> None:
+    """One schema after the other that uses large ones."""
+    large = json.dumps(ORDER) + " " * (1 << 20)
+    used = [{"name": f"n{n}", "subject": f"used{n}", "version": 1} for n in range(8)]
+    for each in used:
+        registry.register(str(each["subject"]), large)
+    ids = [registry.register("orders-value", ORDER, references=used) for _ in range(30)]
+    asking = client(registry)
+
+    found = [asking.by_id(number) for number in ids if not asking.exhausted]
+
+    assert asking.exhausted
+    assert [each is not None for each in found] == [True] * 3 + [False]
+    assert len(registry.asked) <= 4 * (1 + len(used))
+
+
+def test_an_id_that_no_registry_has_is_not_asked_for(registry: FakeRegistry) -> None:
+    """A registry may call it a bad request, which would end the search; made-up ones count all the same."""
+    asking = client(registry)
+    for _ in range(module.MOST_SCHEMAS):
+        assert asking.by_id(1 << 31) is None
+    assert registry.asked == []
+    assert asking.exhausted
+
+
+def test_one_that_dies_while_it_answers_is_unavailable(registry: FakeRegistry) -> None:
+    def die(handler: Any) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Length", "100")
+        handler.end_headers()
+        handler.wfile.write(b'{"schema": ')
+
+    registry.misbehave = die
+    with pytest.raises(Unavailable, match="does not answer: IncompleteRead"):
+        client(registry).by_id(1)
 
 
 def test_a_password_goes_to_the_registry_alone_and_into_no_message(registry: FakeRegistry, tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from tidegate.reset.model.request import RunRequest, Selection
 from tidegate.reset.model.targets import RecordSchema, ToRecord
 from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.resources.targets import SchemaFormat, Undecodable
+from tidegate.spark import registry as registry_module
 from tidegate.spark.find import Found, find_records
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -141,7 +142,9 @@ def test_fields_of_avro_are_found_as_a_full_decode_finds_them(spark: Any, broker
         assert offsets(found) == oracle(documents, matches, after=n % 2 == 1), where
 
 
-def test_each_value_is_read_by_its_own_schema_of_the_registry(spark: Any, broker: KafkaCluster) -> None:
+def test_each_value_is_read_by_its_own_schema_of_the_registry(
+    spark: Any, broker: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     chance = random.Random(22)
     with fake_registry() as registry:
         ids = [registry.register("orders-value", FIRST), registry.register("orders-value", SECOND)]
@@ -179,6 +182,12 @@ def test_each_value_is_read_by_its_own_schema_of_the_registry(spark: Any, broker
             search(spark, broker.bootstrap, "avro-unknown", ToRecord("record.by = 'x'", schema=schema))
         assert registry.asked.count("/schemas/ids/256") == 1
 
+        # What a null would say of one that was not asked for, nobody knows.
+        lenient = replace(schema, undecodable=Undecodable.NULL)
+        monkeypatch.setattr(registry_module, "MOST_SCHEMAS", 0)
+        with pytest.raises(PlanRefused, match="offset 0 was not decoded: its schema is one of more than"):
+            search(spark, broker.bootstrap, "avro-unknown", ToRecord("record.by = 'x'", schema=lenient))
+
 
 def test_a_value_that_cannot_be_decoded_ends_the_search_or_is_null_and_told(spark: Any, broker: KafkaCluster) -> None:
     chance = random.Random(23)
@@ -197,6 +206,10 @@ def test_a_value_that_cannot_be_decoded_ends_the_search_or_is_null_and_told(spar
     assert "nonsense" not in refused.value.message
     with pytest.raises(PlanRefused, match="offset 81 can't be decoded"):
         search(spark, broker.bootstrap, "avro-flawed", ToRecord(lost, after=True, schema=strict))
+    # One that was found because it is null for the condition was not found.
+    for after in (False, True):
+        with pytest.raises(PlanRefused, match=f"offset {81 if after else 40} can't be decoded"):
+            search(spark, broker.bootstrap, "avro-flawed", ToRecord(flawed, after=after, schema=strict))
     # Before the first record with a small id nothing is wrong.
     assert offsets(search(spark, broker.bootstrap, "avro-flawed", ToRecord("record.id = 7", schema=strict))) == {
         0: 7,

@@ -6,7 +6,7 @@ Follows the Kubeflow Spark operator's ``sparkoperator.k8s.io/v1beta2`` (``api/v1
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 import yaml
@@ -14,7 +14,7 @@ import yaml
 from tidegate.jobs.errors import BadSparkSpec
 from tidegate.jobs.mounts import CLAIMS_FOLDER, SECRETS_FOLDER
 from tidegate.jobs.options import TASKS_A_CORE, common_options
-from tidegate.jobs.runner import Launch
+from tidegate.jobs.runner import Launch, merged_secrets
 from tidegate.jobs.settings import IMAGE_FOLDER, SparkSettings
 from tidegate.kube.labels import label_value, owner_label
 from tidegate.resources.spark_conf import FIXED, refusals
@@ -139,6 +139,7 @@ def render(template: str, launch: Launch, settings: SparkSettings) -> dict[str, 
     parsed = yaml.safe_load(template)
     if not isinstance(parsed, dict) or parsed.get("kind") != "SparkApplication":
         raise BadTemplate("the template is not a SparkApplication")
+    of_driver = merged_secrets([launch.connection_secrets, launch.driver_secrets])
     values = resources(
         launch.spark,
         settings,
@@ -164,15 +165,17 @@ def render(template: str, launch: Launch, settings: SparkSettings) -> dict[str, 
             *({"name": name, "value": value} for name, value in sorted(launch.environment.items())),
         ],
         "timeToLiveSeconds": int(settings.time_to_live.total_seconds()),
-        "volumes": _volumes(launch),
-        "volumeMounts": _volume_mounts(launch),
+        "volumes": _volumes(launch, of_driver),
+        "volumeMounts": _volume_mounts(launch, of_driver),
+        "executor.volumes": _volumes(launch, launch.connection_secrets),
+        "executor.volumeMounts": _volume_mounts(launch, launch.connection_secrets),
     }
     application: dict[str, Any] = fill_in(parsed, values)
     return application
 
 
-def _volumes(launch: Launch) -> list[dict[str, Any]]:
-    """The Secrets of its connections, its PersistentVolumeClaims, and what it may write to."""
+def _volumes(launch: Launch, secrets: Mapping[str, tuple[str, ...]]) -> list[dict[str, Any]]:
+    """These Secrets, its PersistentVolumeClaims, and what it may write to."""
     return [
         *(
             {
@@ -183,7 +186,7 @@ def _volumes(launch: Launch) -> list[dict[str, Any]]:
                     "items": [{"key": key, "path": key} for key in sorted(set(keys))],
                 },
             }
-            for n, (secret, keys) in enumerate(sorted(launch.connection_secrets.items()))
+            for n, (secret, keys) in enumerate(sorted(secrets.items()))
         ),
         *(
             {"name": f"claim-{n}", "persistentVolumeClaim": {"claimName": claim, "readOnly": not written}}
@@ -193,12 +196,12 @@ def _volumes(launch: Launch) -> list[dict[str, Any]]:
     ]
 
 
-def _volume_mounts(launch: Launch) -> list[dict[str, Any]]:
+def _volume_mounts(launch: Launch, secrets: Collection[str]) -> list[dict[str, Any]]:
     """Where those volumes are in its containers, by the same names."""
     return [
         *(
             {"name": f"connection-{n}", "mountPath": str(SECRETS_FOLDER / secret), "readOnly": True}
-            for n, secret in enumerate(sorted(launch.connection_secrets))
+            for n, secret in enumerate(sorted(secrets))
         ),
         *(
             {"name": f"claim-{n}", "mountPath": str(CLAIMS_FOLDER / claim), "readOnly": not written}

@@ -38,7 +38,8 @@ class Launch:
     """One start of a run's job. ``name`` is unique per run and launch, a DNS label; starting it twice starts it once.
 
     ``store``: the run store's location (``RunStore.location``). ``connection_secrets``: for runners in a cluster, the
-    Secrets (name → keys) to mount where ``Connection`` expects its files. ``spark``: ``spec.spark`` as given.
+    Secrets (name → keys) to mount where ``Connection`` expects its files; ``driver_secrets``: those that executors do
+    not get. ``spark``: ``spec.spark`` as given.
     ``reads_records``: by the million, which takes other settings than planning by what brokers say. ``claims``: for
     runners in a cluster, PersistentVolumeClaims to mount, and whether they may be written to. ``environment``: for
     driver and executors; no secrets. ``job``: which of ``spark_templates/jobs/`` is started. ``repeatable``: its tasks
@@ -51,6 +52,7 @@ class Launch:
     owner: Mapping[str, Any] = field(default_factory=dict)
     spark: Mapping[str, Any] = field(default_factory=dict)
     connection_secrets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    driver_secrets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     reads_records: bool = False
     claims: Mapping[str, bool] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)

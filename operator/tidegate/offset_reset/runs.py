@@ -255,8 +255,7 @@ class Runs:
         in_pods = self._parts.mounts_secrets and current.engine is Engine.SPARK
         used = [live, self.other(body, spec)] if in_pods else []
         secrets = [open_.secrets for open_ in used if open_ is not None]
-        if in_pods and live is not None and _asks_registry(spec):
-            secrets.append(live.registry_secrets)
+        asked = live.registry_secrets if in_pods and live is not None and _asks_registry(spec) else {}
         storage = backup.storage if backup is not None else None
         # The status that is about to be written may be the first that has an approval.
         attribution = attribution_of(body, current, self._parts.live.to_finish(body))
@@ -268,6 +267,7 @@ class Runs:
             owner=owner_reference(body),
             spark=spec.spark.to_json() if spec is not None and spec.spark is not None else {},
             connection_secrets=merged_secrets([*secrets, *([secrets_of(storage)] if in_pods else ())]),
+            driver_secrets=asked,
             confines=replace(self.confines(body), attribution=attribution),
             reads_records=spec is not None and spec.to.kind.reads_records,
             claims=claims_of(storage, written=False) if in_pods else {},

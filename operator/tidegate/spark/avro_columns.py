@@ -13,8 +13,10 @@ from typing import Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 
+from tidegate.spark.avro_defaults import as_decoded
 from tidegate.spark.avro_documents import is_told, told
 from tidegate.spark.avro_schema import (
+    MOST_NODES,
     NULL,
     Array,
     BadSchema,
@@ -26,6 +28,7 @@ from tidegate.spark.avro_schema import (
     Primitive,
     Record,
     Union,
+    identity,
 )
 from tidegate.spark.columns import (
     Column,
@@ -68,6 +71,9 @@ _PROMOTED: Final = {
     "bytes": ("string",),
 }
 """What a value may be read as besides its own type."""
+
+MOST_STEPS: Final = 20 * MOST_NODES
+"""To compare two schemas, types with types: a few seconds of them."""
 
 
 # --- the reader's types -----------------------------------------------------------------------------------------------
@@ -129,41 +135,158 @@ def _fixed(node: Fixed) -> Column:
 def columns(writer: Record, reader: Record, wanted: Collection[str] | None = None) -> Column:
     """Documents of ``writer`` as structs of ``reader``'s fields; of ``wanted`` ones only, in small letters, if given.
 
-    Raises ``BadSchema`` where the reader's schema can't be read from the writer's, or has no fields at all.
+    Raises ``BadSchema`` where the reader's schema can't be read from the writer's, or takes too long to compare with.
     """
+    resolution = _Resolution()
     fields = tuple(f for f in reader.fields if wanted is None or f.name.lower() in wanted)
     # The reader's other fields count all the same: one that can't be read makes a document one that is not read.
-    read = _read_as(writer, reader)
+    read = resolution.read_as(writer, reader)
     if wanted is None or not fields:
         return read
-    return _structs(writer, Record(reader.name, fields, reader.aliases))
+    return resolution.structs(writer, Record(reader.name, fields, reader.aliases))
 
 
-def _read_as(writer: Node, reader: Node) -> Column:
-    if isinstance(writer, Union):
-        return _from_union(writer, reader)
-    if isinstance(reader, Union):
-        return _into_union(writer, reader)
-    match writer, reader:
-        case Primitive(), Primitive():
-            return _primitive(writer, reader)
-        case Fixed(), Fixed() if _same_name(writer, reader) and writer.size == reader.size:
-            if (writer.precision, writer.scale) in ((0, 0), (reader.precision, reader.scale)):
-                return _fixed(reader)
-        case Enumeration(), Enumeration() if _same_name(writer, reader):
-            return _enumeration(writer, reader)
-        case Array(), Array():
-            return lists(_read_as(writer.items, reader.items), required=_refuses_null(writer.items, reader.items))
-        case Map(), Map():
-            values = _read_as(writer.values, reader.values)
-            return maps(of_type(pa.string()), values, required=_refuses_null(writer.values, reader.values))
-        case Record(), Record() if _same_name(writer, reader):
-            return _structs(writer, reader)
-    raise _unreadable(writer, reader)
+class _Resolution:
+    """Of one schema as another one. The branches of unions are tried one after the other, within them those of others,
+    so that two schemas may have any number of ways to be compared: they are counted."""
+
+    def __init__(self) -> None:
+        self._steps = 0
+        self._types: dict[int, tuple[Node, pa.DataType | None]] = {}
+
+    def _count(self, steps: int) -> None:
+        self._steps += steps
+        if self._steps > MOST_STEPS:
+            raise _TooManySteps(f"to compare the schemas' unions takes more than {MOST_STEPS:,} steps")
+
+    def _type_of(self, node: Node) -> pa.DataType | None:
+        if id(node) not in self._types:
+            self._types[id(node)] = (node, type_of(node))
+        return self._types[id(node)][1]
+
+    def read_as(self, writer: Node, reader: Node) -> Column:
+        self._count(1)
+        if isinstance(writer, Union):
+            return self._from_union(writer, reader)
+        if isinstance(reader, Union):
+            return self._into_union(writer, reader)
+        match writer, reader:
+            case Primitive(), Primitive():
+                return _primitive(writer, reader)
+            case Fixed(), Fixed() if _same_name(writer, reader) and writer.size == reader.size:
+                if not reader.precision or (writer.precision, writer.scale) in (
+                    (0, 0),
+                    (reader.precision, reader.scale),
+                ):
+                    return _fixed(reader)
+            case Enumeration(), Enumeration() if _same_name(writer, reader):
+                return _enumeration(writer, reader)
+            case Array(), Array():
+                items = self.read_as(writer.items, reader.items)
+                return lists(items, required=_refuses_null(writer.items, reader.items))
+            case Map(), Map():
+                values = self.read_as(writer.values, reader.values)
+                return maps(of_type(pa.string()), values, required=_refuses_null(writer.values, reader.values))
+            case Record(), Record() if _same_name(writer, reader):
+                return self.structs(writer, reader)
+        raise _unreadable(writer, reader)
+
+    def structs(self, writer: Record, reader: Record) -> Column:
+        by_name = {each.name: each for each in writer.fields}
+        members = []
+        for each in reader.fields:
+            names = [name for name in (each.name, *each.aliases) if name in by_name]
+            written = by_name[names[0]] if names else None
+            column = self._default(each) if written is None else self.read_as(written.type, each.type)
+            if self._type_of(each.type) is None:
+                continue
+            if written is None:
+                members.append(Member(each.name, column, lambda values: values))
+            else:
+                required = _refuses_null(written.type, each.type)
+                members.append(Member(each.name, column, _taking(written.name), required))
+        if not members:
+            return _nothing()
+        return structs(members)
+
+    def _default(self, field: Field) -> Column:
+        """The value of a field that the writer's schema lacks."""
+        if not field.has_default:
+            raise _Unreadable(f"the writer's schema has no field {field.name}, which has no default")
+        column = self.read_as(field.type, field.type)
+        try:
+            return constant(column, as_decoded(field.type, field.default))
+        except (ValueError, TypeError, OverflowError):
+            raise _Unreadable(f"the default of field {field.name} is not of its type") from None
+
+    def _from_union(self, writer: Union, reader: Node) -> Column:
+        if not is_told(writer):
+            return self._from_optional(writer, reader)
+        kind = self._type_of(reader)
+        read: list[Column | None] = []
+        for branch in writer.branches:
+            try:
+                read.append(self.read_as(branch, reader))
+            except _Unreadable:
+                read.append(None)
+        if not any(read):
+            raise _unreadable(writer, reader)
+        if kind is None:
+            return _nothing()
+        nulls = Column(kind, lambda values: pa.nulls(len(values), kind))
+        return either(kind, [nulls if c is not None and pa.types.is_null(c.type) else c for c in read], told)
+
+    def _from_optional(self, writer: Union, reader: Node) -> Column:
+        """A union of one type, with or without null."""
+        if not writer.others:
+            return self.read_as(NULL, reader)
+        try:
+            return self.read_as(writer.others[0], reader)
+        except _Unreadable:
+            if NULL not in writer.branches or _refuses_null(writer, reader):
+                raise
+        # Where it is null it can be read all the same.
+        return _never_a_value(self.read_as(NULL, reader))
+
+    def _into_union(self, writer: Node, reader: Union) -> Column:
+        kind = self._type_of(reader)
+        if writer == NULL:
+            if NULL not in reader.branches:
+                raise _unreadable(writer, reader)
+            return _nothing() if kind is None else Column(kind, lambda values: pa.nulls(len(values), kind))
+        number, inner = self._branch(writer, reader)
+        if kind is None:
+            return _nothing()
+        if len(reader.others) == 1:
+            return inner
+        if _wider(reader) is not None:
+            return Column(kind, lambda values: inner.build(values).cast(kind))
+        return _member_of(kind, number, inner)
+
+    def _branch(self, writer: Node, reader: Union) -> tuple[int, Column]:
+        """The first branch of the same kind, else the first that can be read as another one; its number among those
+        that are not null."""
+        others = reader.others
+        self._count(len(others))
+        same = [identity(branch) == identity(writer) for branch in others]
+        for n, branch in sorted(enumerate(others), key=lambda numbered: not same[numbered[0]]):
+            try:
+                return n, self.read_as(writer, branch)
+            except _Unreadable:
+                continue
+        raise _unreadable(writer, reader)
 
 
-def _unreadable(writer: Node, reader: Node) -> BadSchema:
-    return BadSchema(f"{_named(writer)} can't be read as {_named(reader)}")
+class _Unreadable(BadSchema):
+    """One type can't be read as another one."""
+
+
+class _TooManySteps(BadSchema):
+    """Which no other branch makes good."""
+
+
+def _unreadable(writer: Node, reader: Node) -> _Unreadable:
+    return _Unreadable(f"{_named(writer)} can't be read as {_named(reader)}")
 
 
 def _named(node: Node) -> str:
@@ -187,9 +310,11 @@ def _refuses_null(writer: Node, reader: Node) -> bool:
 
 
 def _primitive(writer: Primitive, reader: Primitive) -> Column:
+    if writer.unit and reader.unit and writer.unit != reader.unit:
+        raise _unreadable(writer, reader)  # milliseconds read as microseconds would be other times
     if writer.name == reader.name:
         if writer.logical and reader.logical and writer != reader:
-            raise _unreadable(writer, reader)  # milliseconds read as microseconds would be other times
+            raise _unreadable(writer, reader)
         return _nothing() if reader == NULL else _scalar(reader)
     if reader.name not in _PROMOTED.get(writer.name, ()):
         raise _unreadable(writer, reader)
@@ -198,12 +323,26 @@ def _primitive(writer: Primitive, reader: Primitive) -> Column:
     if (writer.name, reader.name) == ("bytes", "string") and not writer.logical:
         return of_type(pa.string(), bytes.decode)
     if reader.name in ("float", "double"):
-        return of_type(_SCALARS[reader.name], float)
+        return _rounded(_SCALARS[writer.name], _SCALARS[reader.name])
     return _scalar(reader)
+
+
+def _rounded(kind: pa.DataType, to: pa.DataType) -> Column:
+    """Numbers as the nearest ones of another type: in one step, as by way of a double a long's float may be another."""
+    return Column(to, lambda values: pa.array(values, kind).cast(to, safe=False))
 
 
 def _nothing() -> Column:
     return Column(pa.null(), lambda values: pa.nulls(len(values)))
+
+
+def _never_a_value(column: Column) -> Column:
+    def build(values: list[Any]) -> pa.Array:
+        if values.count(None) < len(values):
+            raise ValueError("it is of a type that is not read")
+        return column.build(values)
+
+    return Column(column.type, build)
 
 
 def _enumeration(writer: Enumeration, reader: Enumeration) -> Column:
@@ -221,75 +360,9 @@ def _enumeration(writer: Enumeration, reader: Enumeration) -> Column:
     return of_type(pa.string(), convert)
 
 
-def _structs(writer: Record, reader: Record) -> Column:
-    by_name = {each.name: each for each in writer.fields}
-    members = []
-    for each in reader.fields:
-        names = [name for name in (each.name, *each.aliases) if name in by_name]
-        written = by_name[names[0]] if names else None
-        column = _default(each) if written is None else _read_as(written.type, each.type)
-        if type_of(each.type) is None:
-            continue
-        if written is None:
-            members.append(Member(each.name, column, lambda values: values))
-        else:
-            required = _refuses_null(written.type, each.type)
-            members.append(Member(each.name, column, _taking(written.name), required))
-    if not members:
-        return _nothing()
-    return structs(members)
-
-
 def _taking(name: str) -> Callable[[list[Any]], Any]:
     take = itemgetter(name)
     return lambda values: map(take, values)
-
-
-def _from_union(writer: Union, reader: Node) -> Column:
-    if not is_told(writer):
-        return _read_as((*writer.others, NULL)[0], reader)
-    read: list[Column | None] = []
-    for branch in writer.branches:
-        try:
-            read.append(_read_as(branch, reader))
-        except BadSchema:
-            read.append(None)
-    kind = type_of(reader)
-    if not any(read):
-        raise _unreadable(writer, reader)
-    if kind is None:
-        return _nothing()
-    nulls = Column(kind, lambda values: pa.nulls(len(values), kind))
-    as_kind = [c if c is None or c.type == kind else nulls for c in read]
-    return either(kind, as_kind, told)
-
-
-def _into_union(writer: Node, reader: Union) -> Column:
-    kind = _type_of_union(reader)
-    if writer == NULL:
-        if NULL not in reader.branches:
-            raise _unreadable(writer, reader)
-        return _nothing() if kind is None else Column(kind, lambda values: pa.nulls(len(values), kind))
-    number, inner = _branch(writer, reader)
-    if kind is None:
-        return _nothing()
-    if len(reader.others) == 1:
-        return inner
-    if _wider(reader) is not None:
-        return of_type(kind)
-    return _member_of(kind, number, inner)
-
-
-def _branch(writer: Node, reader: Union) -> tuple[int, Column]:
-    """The first branch of the same kind, else the first that can be read as another one; its number among those that
-    are not null."""
-    same = [type(branch) is type(writer) and _named(branch) == _named(writer) for branch in reader.others]
-    for n, branch in sorted(enumerate(reader.others), key=lambda numbered: not same[numbered[0]]):
-        try:
-            return n, _read_as(writer, branch)
-        except BadSchema:
-            continue
-    raise _unreadable(writer, reader)
 
 
 def _member_of(kind: pa.StructType, number: int, inner: Column) -> Column:
@@ -302,45 +375,3 @@ def _member_of(kind: pa.StructType, number: int, inner: Column) -> Column:
         return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=mask)
 
     return Column(kind, build)
-
-
-# --- defaults ---------------------------------------------------------------------------------------------------------
-
-
-def _default(field: Field) -> Column:
-    """The value of a field that the writer's schema lacks."""
-    if not field.has_default:
-        raise BadSchema(f"the writer's schema has no field {field.name}, which has no default")
-    column = _read_as(field.type, field.type)
-    try:
-        return constant(column, _as_decoded(field.type, field.default))
-    except (ValueError, TypeError, OverflowError, KeyError, AttributeError):
-        raise BadSchema(f"the default of field {field.name} is not of its type") from None
-
-
-def _as_decoded(node: Node, value: Any) -> Any:
-    """A default, which is JSON, as ``decoder`` would have given it."""
-    match node:
-        case Union():
-            inner = _as_decoded(node.branches[0], value)
-            return {"0": inner} if is_told(node) else inner
-        case Primitive(name="null"):
-            if value is not None:
-                raise ValueError("it is not null")
-            return None
-        case Primitive(name="bytes") | Fixed():
-            return value.encode("latin-1")
-        case Primitive(name="float" | "double"):
-            return float(value)
-        case Array():
-            return [_as_decoded(node.items, each) for each in value]
-        case Map():
-            return {name: _as_decoded(node.values, each) for name, each in value.items()}
-        case Record():
-            return {each.name: _as_decoded(each.type, value.get(each.name, each.default)) for each in node.fields}
-        case Enumeration() if value not in node.symbols:
-            raise ValueError("it is no symbol")
-        case _:
-            if value is None:
-                raise ValueError("it is null")
-            return value

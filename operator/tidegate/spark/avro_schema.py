@@ -36,6 +36,10 @@ _LOGICAL: Final = {
 }
 """Logical types that have a type of Spark's own, by what they are encoded as. Others stay what they are encoded as, as
 the specification demands of those that a reader does not know."""
+_UNITS: Final = {
+    "int": _LOGICAL["int"] | {"time-millis"},
+    "long": _LOGICAL["long"] | {"time-micros", "timestamp-nanos", "local-timestamp-nanos"},
+}
 
 
 class BadSchema(ValueError):
@@ -45,12 +49,13 @@ class BadSchema(ValueError):
 @dataclass(frozen=True, slots=True)
 class Primitive:
     """``logical``: the logical type, where it has one that changes its type; of a decimal, ``precision`` and
-    ``scale``."""
+    ``scale``. ``unit``: the logical type of a date or time, also where it stays what it is encoded as."""
 
     name: str
     logical: str = ""
     precision: int = 0
     scale: int = 0
+    unit: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +190,7 @@ class _Parser:
         branches = tuple(self.node(each, namespace, where, depth + 1) for each in schema)
         if not branches or any(isinstance(branch, Union) for branch in branches):
             raise BadSchema(f"{where} is a union of no types, or of unions")
-        kinds = [_identity(branch) for branch in branches]
+        kinds = [identity(branch) for branch in branches]
         if len(set(kinds)) < len(kinds):
             raise BadSchema(f"{where} is a union that has a type twice")
         return Union(branches)
@@ -203,7 +208,8 @@ class _Parser:
                 return _with_logical(found, schema) if isinstance(found, Primitive) else found
 
     def _define(self, kind: str, schema: Mapping[str, Any], namespace: str, where: str, depth: int) -> Node:
-        name, own = schema.get("name"), schema.get("namespace", namespace)
+        name, own = schema.get("name"), schema.get("namespace")
+        own = namespace if own is None else own
         if not isinstance(name, str) or not isinstance(own, str):
             raise BadSchema(f"{where} is a {kind} without a name")
         full = _full(name, own)
@@ -259,8 +265,8 @@ def _short(value: object) -> str:
     return repr(value)[:80]
 
 
-def _identity(node: Node) -> str:
-    """What a union may have once."""
+def identity(node: Node) -> str:
+    """What a union may have once: a name, or a kind of type."""
     match node:
         case Record() | Enumeration() | Fixed():
             return node.name
@@ -290,8 +296,9 @@ def _with_logical(node: Primitive, schema: Mapping[str, Any]) -> Primitive:
     if node.name == "bytes":
         precision, scale = _decimal(schema)
         return Primitive("bytes", "decimal", precision, scale) if precision else node
-    known = isinstance(logical, str) and logical in _LOGICAL.get(node.name, ())
-    return Primitive(node.name, str(logical)) if known else node
+    if not isinstance(logical, str) or logical not in _UNITS.get(node.name, ()):
+        return node
+    return Primitive(node.name, logical if logical in _LOGICAL[node.name] else "", unit=logical)
 
 
 def _decimal(schema: Mapping[str, Any]) -> tuple[int, int]:
@@ -300,6 +307,19 @@ def _decimal(schema: Mapping[str, Any]) -> tuple[int, int]:
     if schema.get("logicalType") != "decimal" or type(precision) is not int or type(scale) is not int:
         return 0, 0
     return (precision, scale) if 0 < precision <= _LONGEST_DECIMAL and 0 <= scale <= precision else (0, 0)
+
+
+def size(node: Node) -> int:
+    """Its nodes, written out in full: what a document can have besides what its bytes tell of."""
+    match node:
+        case Array(items=inner) | Map(values=inner):
+            return 1 + size(inner)
+        case Union():
+            return 1 + sum(map(size, node.branches))
+        case Record():
+            return 1 + sum(size(each.type) for each in node.fields)
+        case _:
+            return 1
 
 
 # --- how much a document can become -----------------------------------------------------------------------------------

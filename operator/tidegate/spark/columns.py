@@ -2,11 +2,17 @@
 
 A column takes its values from a list in which ``None`` is null, and raises ``ValueError``, ``TypeError`` or
 ``OverflowError`` where one of them is not of its type.
+
+An array has a place for each value, also where a value says nothing: a struct that is null has one in each of its
+fields' arrays, and a default is there as often as its field. So columns can be larger than their documents by any
+factor; how many places there may be is said by ``at_most``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import chain
@@ -18,6 +24,49 @@ import pyarrow.compute as pc  # type: ignore[import-untyped,unused-ignore]
 Values = list[Any]
 
 _DIGITS: Final = "0123456789"
+PLACE_BYTES: Final = 8
+
+
+class TooLarge(ValueError):
+    """The values take more places than there may be."""
+
+
+@dataclass(slots=True)
+class _Places:
+    left: int
+
+
+_places_left: ContextVar[_Places | None] = ContextVar("places_left", default=None)
+
+
+@contextmanager
+def at_most(places: int) -> Iterator[None]:
+    """Columns raise ``TooLarge`` as soon as all that are built within would have more places than these, of about 8
+    bytes each."""
+    token = _places_left.set(_Places(places))
+    try:
+        yield
+    finally:
+        _places_left.reset(token)
+
+
+def take_places(values: int, kind: pa.DataType) -> None:
+    """So many values of a type are about to be built."""
+    _take(values * _width(kind))
+
+
+def _take(places: int) -> None:
+    if (allowed := _places_left.get()) is not None:
+        allowed.left -= places
+        if allowed.left < 0:
+            raise TooLarge("they have more places than there may be")
+
+
+def _width(kind: pa.DataType) -> int:
+    """The arrays that have a place for each value: what lists and maps have is counted where these are built."""
+    if pa.types.is_struct(kind):
+        return 1 + sum(_width(each.type) for each in kind)
+    return 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +153,13 @@ def _places(there: Iterable[bool]) -> pa.Array:
 
 
 def lists(items: Column, *, required: bool = False) -> Column:
-    kind = pa.list_(items.type)
+    kind, width = pa.list_(items.type), _width(items.type)
 
     def build(values: Values) -> pa.Array:
         flat = list(chain.from_iterable(value for value in values if value is not None))
         if required and None in flat:
             raise ValueError("an item is null")
+        _take(len(flat) * width)
         return pa.ListArray.from_arrays(_offsets(values), items.build(flat), type=kind)
 
     return Column(kind, build)
@@ -117,7 +167,7 @@ def lists(items: Column, *, required: bool = False) -> Column:
 
 def maps(keys: Column, items: Column, *, required: bool = False) -> Column:
     """Of ``dict``."""
-    kind = pa.map_(keys.type, items.type)
+    kind, width = pa.map_(keys.type, items.type), 1 + _width(items.type)
 
     def build(values: Values) -> pa.Array:
         there = [value for value in values if value is not None]
@@ -125,6 +175,7 @@ def maps(keys: Column, items: Column, *, required: bool = False) -> Column:
         flat = [each for value in there for each in value.values()]
         if required and None in flat:
             raise ValueError("a map's value is null")
+        _take(len(flat) * width)
         return pa.MapArray.from_arrays(_offsets(values), keys.build(names), items.build(flat)).cast(kind)
 
     return Column(kind, build)
@@ -144,7 +195,12 @@ def _offsets(values: Values) -> pa.Array:
 def constant(column: Column, value: Any) -> Column:
     """The same value each time. Raises as ``column`` does where it is not of its type."""
     one = column.build([value])
-    return Column(column.type, lambda values: one.take(pa.array([0] * len(values), pa.int64())))
+
+    def build(values: Values) -> pa.Array:
+        _take(len(values) * (one.nbytes // PLACE_BYTES))
+        return one.take(pa.array([0] * len(values), pa.int64()))
+
+    return Column(column.type, build)
 
 
 def either(kind: pa.DataType, columns: Sequence[Column | None], which: Callable[[Any], tuple[int, Any]]) -> Column:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidegate.resources.targets import SchemaFormat
+from tidegate.spark.flaws import Flaw
 from tidegate.spark.wire_format import HEAD_BYTES, NoHead, message_indexes, message_name, schema_id
 
 if TYPE_CHECKING:
@@ -35,20 +36,15 @@ SETTINGS: Final = {
     "spark.sql.execution.arrow.maxBytesPerBatch": str(16 << 20),
 }
 _CHUNK_BYTES: Final = 1 << 20
+_MOST_PLACES: Final = 16 << 20
+"""Of a column that is built at once, or of a single document's."""
+_MOST_NODES: Final = 8 << 20
+"""Of documents that are decoded at once, besides those that are told by their bytes: a null field takes none."""
 _MOST_MISSING: Final = 32
 """Ids that a task tells of at a time."""
 
 _NOT_DECODED: Final = (EOFError, ValueError, TypeError, IndexError, OverflowError)
 """What decoding raises for bytes that are not as the schema has them (``UnicodeDecodeError`` is a ``ValueError``)."""
-
-
-class Flaw(StrEnum):
-    """Why a value can't be decoded."""
-
-    MALFORMED = "it is not as its schema says"
-    NO_HEAD = "it does not begin as the wire format of schema registries does"
-    UNKNOWN_SCHEMA = "the registry has no schema of its id, or none that may be used"
-    OTHER_SCHEMA = "it was written by a schema that can't be read as the one given"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,10 +142,19 @@ class _Codec:
         self._told: dict[int, None] = {}
 
     def decoded(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The rows of a batch with three columns more; a batch for each schema by which some were written."""
+        """The rows of a batch with three columns more; a batch for each schema by which some were written, or more
+        where one would become too large."""
         values: list[bytes | None] = batch.column("value").to_pylist()
         for number, rows in self._by_writer(values).items():
-            yield self._batch(batch, values, number, rows)
+            lacking = self._framed and number not in self._writers
+            missing = self._missing(number) if number is not None and lacking and not self._closed else None
+            reading = self._reading(number) if missing is None else _Reading(None, self.column)
+            at_once = max(1, _MOST_NODES // reading.nodes)
+            for start in range(0, len(rows), at_once):
+                part = _Part(rows[start : start + at_once])
+                if missing is None:
+                    self._fill(part, values, number, reading.decode)
+                yield from _batches(batch, part, reading.column, missing)
 
     def _by_writer(self, values: list[bytes | None]) -> dict[int | None, list[int]]:
         """Rows by their schema's id; by none where there is none."""
@@ -164,39 +169,19 @@ class _Codec:
             found.setdefault(number, []).append(row)
         return found
 
-    def _batch(
-        self, batch: pa.RecordBatch, values: list[bytes | None], number: int | None, rows: list[int]
-    ) -> pa.RecordBatch:
-        import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
-
-        flaws: list[str | None] = [None] * len(rows)
-        lacking = self._framed and number not in self._writers
-        missing = self._missing(number) if number is not None and lacking and not self._closed else None
-        decode, column = (None, self.column) if missing is not None else self._reading(number)
-        documents: list[Any] = [None] * len(rows)
-        if missing is None:
-            for n, row in enumerate(rows):
-                value = values[row]
-                if value is None:
-                    continue
-                try:
-                    documents[n] = self._document(decode, value, number)
-                except NoHead:
-                    flaws[n] = Flaw.NO_HEAD
-                except _Other as other:
-                    flaws[n] = other.flaw
-                except _NOT_DECODED:
-                    flaws[n] = Flaw.MALFORMED
-        arrays = _built(column, documents, flaws, 0)
-        selected = batch if len(rows) == batch.num_rows else batch.take(pa.array(rows, pa.int64()))
-        columns = [
-            *selected.columns,
-            arrays,
-            pa.array(flaws, pa.string()),
-            # As Spark's int, which has a sign; a schema's id has none.
-            pa.array([None if missing is None else _signed(missing)] * len(rows), pa.int32()),
-        ]
-        return pa.RecordBatch.from_arrays(columns, names=[*selected.schema.names, RECORD, FLAW, MISSING])
+    def _fill(self, part: _Part, values: list[bytes | None], number: int | None, decode: Decode | None) -> None:
+        for n, row in enumerate(part.rows):
+            value = values[row]
+            if value is None:
+                continue
+            try:
+                part.documents[n] = self._document(decode, value, number)
+            except NoHead:
+                part.flaws[n] = Flaw.NO_HEAD
+            except _Other as other:
+                part.flaws[n] = other.flaw
+            except _NOT_DECODED:
+                part.flaws[n] = Flaw.MALFORMED
 
     def _missing(self, number: int) -> int:
         """The id to ask for: of a task's first ones each itself, of any others one of those. So whoever makes up ids
@@ -205,8 +190,10 @@ class _Codec:
             self._told.setdefault(number)
         return number if number in self._told else next(iter(self._told))
 
-    def _reading(self, number: int | None) -> tuple[Decode | None, Column]:
-        """How values of a schema are read; without a ``Decode`` they can't be."""
+    def _unknown(self, number: int) -> Flaw:
+        return Flaw.UNKNOWN_SCHEMA if number in self._writers else Flaw.NOT_ASKED
+
+    def _reading(self, number: int | None) -> _Reading:
         raise NotImplementedError
 
     def _document(self, decode: Decode | None, value: bytes, number: int | None) -> Any:
@@ -221,20 +208,76 @@ class _Other(Exception):
         self.flaw: Final = flaw
 
 
-def _built(column: Column, documents: list[Any], flaws: list[str | None], start: int) -> Any:
-    """The column of all of the documents. Those that are not of its types are found by halves, and become null."""
+class _Reading(NamedTuple):
+    """How values of a schema are read; without a ``Decode`` they can't be. ``nodes``: the most that a value can have
+    besides those that its bytes tell of."""
+
+    decode: Decode | None
+    column: Column
+    nodes: int = 1
+
+
+class _Part:
+    """Rows of a batch, by one schema: what they hold, and why they can't be decoded."""
+
+    def __init__(self, rows: list[int]) -> None:
+        self.rows = rows
+        self.documents: list[Any] = [None] * len(rows)
+        self.flaws: list[str | None] = [None] * len(rows)
+
+    def halves(self) -> Iterator[_Part]:
+        half = len(self.rows) // 2
+        for some in (slice(half), slice(half, None)):
+            part = _Part(self.rows[some])
+            part.documents, part.flaws = self.documents[some], self.flaws[some]
+            yield part
+
+
+def _batches(batch: pa.RecordBatch, part: _Part, column: Column, missing: int | None) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 
+    from tidegate.spark.columns import TooLarge
+
+    flaws = list(part.flaws)
     try:
-        return column.build(documents)
-    except _NOT_DECODED:
+        array = _built(column, part.documents, flaws, 0)
+    except TooLarge:
+        for half in part.halves():
+            yield from _batches(batch, half, column, missing)
+        return
+    selected = batch if len(part.rows) == batch.num_rows else batch.take(pa.array(part.rows, pa.int64()))
+    columns = [
+        *selected.columns,
+        array,
+        pa.array(flaws, pa.string()),
+        # As Spark's int, which has a sign; a schema's id has none.
+        pa.array([None if missing is None else _signed(missing)] * len(part.rows), pa.int32()),
+    ]
+    yield pa.RecordBatch.from_arrays(columns, names=[*selected.schema.names, RECORD, FLAW, MISSING])
+
+
+def _built(column: Column, documents: list[Any], flaws: list[str | None], start: int) -> Any:
+    """The column of all of the documents. Those that are not of its types are found by halves, and become null, as does
+    one that is too large by itself. Raises ``TooLarge`` where several are."""
+    import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+
+    from tidegate.spark.columns import PLACE_BYTES, TooLarge, at_most, take_places
+
+    try:
+        with at_most(_MOST_PLACES):
+            take_places(len(documents), column.type)
+            return column.build(documents)
+    except _NOT_DECODED as error:
         if len(documents) == 1:
-            flaws[start] = Flaw.MALFORMED
+            flaws[start] = Flaw.TOO_LARGE if isinstance(error, TooLarge) else Flaw.MALFORMED
             return column.build([None])
+        if isinstance(error, TooLarge):
+            raise
     half = len(documents) // 2
-    return pa.concat_arrays(
-        [_built(column, documents[:half], flaws, start), _built(column, documents[half:], flaws, start + half)]
-    )
+    halves = [_built(column, documents[:half], flaws, start), _built(column, documents[half:], flaws, start + half)]
+    if sum(each.nbytes for each in halves) > _MOST_PLACES * PLACE_BYTES:
+        raise TooLarge("the halves together are")
+    return pa.concat_arrays(halves)
 
 
 def _signed(number: int) -> int:
@@ -250,35 +293,35 @@ class _AvroCodec(_Codec):
     def __init__(self, decoding: Decoding) -> None:
         from tidegate.spark.avro_columns import columns
         from tidegate.spark.avro_documents import decoder
-        from tidegate.spark.avro_schema import parse
+        from tidegate.spark.avro_schema import parse, size
 
         super().__init__(decoding)
         self._reader = parse(decoding.schema, decoding.files)
         self._wanted = decoding.wanted
         self.column = columns(self._reader, self._reader, self._wanted)
-        self._own = decoder(self._reader)
-        self._read: dict[int, tuple[Decode | None, Column]] = {}
+        self._own = _Reading(None if decoding.framed else decoder(self._reader), self.column, size(self._reader))
+        self._read: dict[int, _Reading] = {}
 
-    def _reading(self, number: int | None) -> tuple[Decode | None, Column]:
+    def _reading(self, number: int | None) -> _Reading:
         if number is None:
-            return (None if self._framed else self._own), self.column
+            return self._own
         if number not in self._read:
             self._read[number] = self._writer(number)
         return self._read[number]
 
-    def _writer(self, number: int) -> tuple[Decode | None, Column]:
+    def _writer(self, number: int) -> _Reading:
         from tidegate.spark.avro_columns import columns
         from tidegate.spark.avro_documents import decoder
-        from tidegate.spark.avro_schema import BadSchema, parse
+        from tidegate.spark.avro_schema import BadSchema, parse, size
 
         texts = self._writers.get(number)
         if texts is None:
-            return None, self.column
+            return _Reading(None, self.column)
         try:
             writer = parse(texts[0], texts[1:])
-            return decoder(writer), columns(writer, self._reader, self._wanted)
+            return _Reading(decoder(writer), columns(writer, self._reader, self._wanted), size(writer))
         except BadSchema:
-            return None, self.column
+            return _Reading(None, self.column)
 
     def _document(self, decode: Decode | None, value: bytes, number: int | None) -> Any:
         if not self._framed and decode is not None:
@@ -286,7 +329,7 @@ class _AvroCodec(_Codec):
         if number is None:
             raise NoHead
         if decode is None:
-            raise _Other(Flaw.UNKNOWN_SCHEMA if self._writers.get(number) is None else Flaw.OTHER_SCHEMA)
+            raise _Other(self._unknown(number) if self._writers.get(number) is None else Flaw.OTHER_SCHEMA)
         return decode(value, HEAD_BYTES)
 
 
@@ -298,24 +341,24 @@ class _ProtobufCodec(_Codec):
         message = message_type([from_base64(file) for file in decoding.files], decoding.schema)
         self._name = message.DESCRIPTOR.full_name
         self.column = columns(message, decoding.wanted)
-        self._decode = decoder(message)
+        self._message = decoder(message)
         self._names: dict[tuple[int, tuple[int, ...]], str | None] = {}
 
-    def _reading(self, number: int | None) -> tuple[Decode | None, Column]:  # noqa: ARG002 - one for all
-        return self._decode, self.column
+    def _reading(self, number: int | None) -> _Reading:  # noqa: ARG002 - one for all
+        return _Reading(self._message, self.column)
 
     def _document(self, decode: Decode | None, value: bytes, number: int | None) -> Any:  # noqa: ARG002 - its own
         if not self._framed:
-            return self._decode(value, 0)
+            return self._message(value, 0)
         if number is None:
             raise NoHead
         texts = self._writers.get(number)
         if texts is None:
-            raise _Other(Flaw.UNKNOWN_SCHEMA)
+            raise _Other(self._unknown(number))
         indexes, start = message_indexes(value)
         if self._name_of(number, texts[0], indexes) != self._name:
             raise _Other(Flaw.OTHER_SCHEMA)
-        return self._decode(value, start)
+        return self._message(value, start)
 
     def _name_of(self, number: int, file: str, indexes: tuple[int, ...]) -> str | None:
         key = (number, indexes)
@@ -331,6 +374,13 @@ _MOST_NAMES: Final = 10_000
 
 
 def _named(file: str, indexes: tuple[int, ...]) -> str | None:
+    found = _file(file)
+    return None if found is None else message_name(found, indexes)
+
+
+@lru_cache(maxsize=8)
+def _file(text: str) -> Any:
+    """Once for many values: each may claim indexes that no other has."""
     from google.protobuf import descriptor_pb2
     from google.protobuf.message import DecodeError
 
@@ -338,6 +388,6 @@ def _named(file: str, indexes: tuple[int, ...]) -> str | None:
     from tidegate.spark.protobuf_columns import from_base64
 
     try:
-        return message_name(descriptor_pb2.FileDescriptorProto.FromString(from_base64(file)), indexes)
+        return descriptor_pb2.FileDescriptorProto.FromString(from_base64(text))
     except (BadSchema, DecodeError):
         return None

@@ -46,6 +46,7 @@ from tidegate.resources.targets import Undecodable
 from tidegate.spark import decoding
 from tidegate.spark.executors import in_executor
 from tidegate.spark.expression import SETTINGS, Condition, bind
+from tidegate.spark.flaws import Flaw
 from tidegate.spark.looked import Looked, look
 from tidegate.spark.records import read_records
 from tidegate.spark.search_failures import raise_if_final
@@ -287,13 +288,9 @@ class _Scan:
 
     def _judge(self, looked: Looked) -> None:
         """Raises ``PlanRefused`` where a value that can't be decoded comes before what was found, and nobody has said
-        what that means."""
+        what that means; and where nobody knows whether it can."""
         schema = self._target.schema
-        before = {
-            p: flawed
-            for p, flawed in looked.flawed.items()
-            if p not in looked.matches or (flawed.offset > looked.matches[p]) == self._target.after
-        }
+        before = looked.flawed_up_to_matches(after=self._target.after)
         if not before or schema is None:
             return
         if schema.undecodable is Undecodable.FAIL:
@@ -303,6 +300,13 @@ class _Scan:
                 f"spec.to.record.valueSchema: the value of the record of {p} at offset {flawed.offset} can't be "
                 f"decoded: {flawed.why}. It might be the one: correct the schema, search elsewhere by from and until, "
                 "or let record be null for such values (undecodable: Null)",
+            )
+        if not_asked := looked.not_asked(after=self._target.after):
+            p, offset = min(not_asked.items())
+            raise PlanRefused(
+                UNDECODABLE_RECORD,
+                f"spec.to.record.valueSchema: the value of the record of {p} at offset {offset} was not decoded: "
+                f"{Flaw.NOT_ASKED}. It might be the one: search elsewhere by from and until",
             )
         self._flawed.update({p: flawed.count for p, flawed in before.items()})
 

@@ -198,7 +198,9 @@ class _Columns:
 
     def _field(self, each: FieldDescriptor, inside: tuple[str, ...]) -> Column | None:
         if each.message_type is not None and each.message_type.GetOptions().map_entry:
-            key, value = each.message_type.fields_by_name["key"], each.message_type.fields_by_name["value"]
+            key, value = (each.message_type.fields_by_name.get(name) for name in ("key", "value"))
+            if key is None or value is None:
+                raise BadSchema(f"field {each.name[:80]} is a map without a key or a value")
             values = self._single(value, inside)
             return None if values is None else maps(_scalar(key), values)
         single = self._single(each, inside)
@@ -244,7 +246,8 @@ def _micros(kind: pa.DataType) -> Column:
 
 def _scalar(each: FieldDescriptor) -> Column:
     if each.cpp_type == _ENUM:
-        names: Mapping[int, str] = {number: v.name for number, v in each.enum_type.values_by_number.items()}
+        # Of several names for a number (allow_alias) the first, as Protobuf's JSON has it.
+        names: Mapping[int, str] = {v.number: v.name for v in reversed(each.enum_type.values)}
         return of_type(pa.string(), lambda number: names.get(number, str(number)))
     if each.cpp_type == _TEXT:
         return of_type(pa.binary() if each.type == _BYTES else pa.string())

@@ -2,8 +2,9 @@
 
 Where it is, a ``KafkaConnection`` says; what it answers is believed no more than a record is. It follows no redirects,
 so that neither a password nor a request goes anywhere else; an answer has at most :data:`LARGEST` bytes, and
-:data:`PATIENCE_S` from the first byte sent to the last one received; and a search asks for at most :data:`MOST_SCHEMAS`
-schemas, however many ids the records have. What a registry says of a failure is not repeated: only its status is.
+:data:`PATIENCE_S` from the first byte sent to the last one received. A search asks for at most :data:`MOST_SCHEMAS`
+schemas, however many ids the records have, and for no more once it has :data:`MOST_BYTES`, however many others these
+use. What a registry says of a failure is not repeated: only its status is.
 
 Protobuf's schemas are asked for as serialized descriptors (``format=serialized``), since Google's protobuf has no
 parser for their text.
@@ -19,7 +20,7 @@ import ssl
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
@@ -31,9 +32,13 @@ from tidegate.resources.targets import SchemaFormat
 LARGEST: Final = 4 << 20
 PATIENCE_S: Final = 30.0
 MOST_SCHEMAS: Final = 200
+MOST_BYTES: Final = 32 << 20
 MOST_REFERENCES: Final = 100
+_IDS: Final = 1 << 31
+"""Below which a schema's id is: a registry has it as Java's int."""
 
 _TYPES: Final = {SchemaFormat.AVRO: "AVRO", SchemaFormat.PROTOBUF: "PROTOBUF"}
+_KINDS: Final = ("AVRO", "JSON", "PROTOBUF")
 _ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
 
 
@@ -60,11 +65,12 @@ class RegistryClient:
     format: SchemaFormat
     patience_s: float = PATIENCE_S
     _asked: int = field(default=0, init=False)
+    _received: int = field(default=0, init=False)
 
     @property
     def exhausted(self) -> bool:
         """Whether it may not be asked for more schemas."""
-        return self._asked >= MOST_SCHEMAS
+        return self._asked >= MOST_SCHEMAS or self._received > MOST_BYTES
 
     def subject(self, subject: str, version: int | None) -> Found:
         """A subject's schema in a version, or in its latest one. Raises ``PlanRefused`` where there is none."""
@@ -78,6 +84,8 @@ class RegistryClient:
     def by_id(self, number: int) -> Found | None:
         """``None`` where the registry has no schema of this id, or one of another format."""
         self._asked += 1
+        if number >= _IDS:
+            return None
         answer = self._ask(f"/schemas/ids/{number}")
         if answer is None:
             return None
@@ -99,7 +107,8 @@ class RegistryClient:
     def _text(self, answer: Mapping[str, Any]) -> str:
         kind, text = answer.get("schemaType", "AVRO"), answer.get("schema")
         if kind != _TYPES[self.format]:
-            raise _refused(f"the registry's schema is one of {str(kind)[:40]}, and not of {self.format}")
+            named = kind if kind in _KINDS else "an unknown format"
+            raise _refused(f"the registry's schema is one of {named}, and not of {self.format}")
         if not isinstance(text, str):
             raise _refused("the registry has answered without a schema")
         if self.format is SchemaFormat.PROTOBUF:
@@ -119,6 +128,8 @@ class RegistryClient:
             if len(seen) > MOST_REFERENCES or depth > MOST_REFERENCES:
                 raise _refused(f"the registry's schema uses more than {MOST_REFERENCES} others")
             used = self._version(subject, str(version))
+            if self._received > MOST_BYTES:
+                raise _refused(f"the registry's schemas and those they use have more than {MOST_BYTES:,} bytes")
             if used is None:
                 raise _refused(f"the registry lacks a schema that another one uses: {subject[:200]}, version {version}")
             yield from self._references(used, seen, depth + 1)
@@ -134,6 +145,7 @@ class RegistryClient:
             status, body = self._get(path + query)
         except (OSError, HTTPException) as error:
             raise Unavailable(f"the schema registry does not answer: {type(error).__name__}") from error
+        self._received += len(body)
         if status == 404:
             return None
         if status in (401, 403):
@@ -206,15 +218,22 @@ def _body(answer: HTTPResponse) -> bytes:
     while left > 0 and (part := answer.read(min(left, 1 << 16))):
         parts.append(part)
         left -= len(part)
+    if left > 0 and answer.length:
+        raise IncompleteRead(b"", answer.length)
     return b"".join(parts)
 
 
 def _reference(each: object) -> tuple[str, str, int]:
     match each:
-        case {"name": str(name), "subject": str(subject), "version": int(version)}:
+        case {"name": str(name), "subject": str(subject), "version": int(version)} if _is_text(name + subject):
             return name, subject, version
         case _:
             raise _refused("the registry has answered with a reference that is none")
+
+
+def _is_text(said: str) -> bool:
+    """Whether it has an encoding: JSON may have halves of characters."""
+    return not any("\ud800" <= each <= "\udfff" for each in said)
 
 
 def _number(answer: Mapping[str, Any], name: str) -> int:

@@ -148,6 +148,32 @@ def test_driver_and_executors_are_confined_and_find_their_secrets() -> None:
                 assert Path(mounted[volume["name"]]) / item["path"] == expected
 
 
+def test_executors_get_none_of_the_drivers_own_secrets() -> None:
+    """Also where a Secret has keys for both."""
+    launch = Launch(
+        "a",
+        "b",
+        "c",
+        connection_secrets={"all": ("kafka.key",), "kafka": ("password",)},
+        driver_secrets={"all": ("registry.crt",), "registry": ("password",)},
+    )
+    spec = render(TEMPLATE, launch, SparkSettings())["spec"]
+    found = {}
+    for part in ("driver", "executor"):
+        pod = spec[part]["template"]["spec"]
+        mounts = {m["name"]: m["mountPath"] for m in pod["containers"][0]["volumeMounts"]}
+        assert mounts.keys() == {volume["name"] for volume in pod["volumes"]}
+        found[part] = {
+            (mounts[volume["name"]], item["path"])
+            for volume in pod["volumes"]
+            for item in volume.get("secret", {}).get("items", ())
+        }
+    folder = "/etc/tidegate/secrets"
+    kafka = {(f"{folder}/all", "kafka.key"), (f"{folder}/kafka", "password")}
+    registry = {(f"{folder}/all", "registry.crt"), (f"{folder}/registry", "password")}
+    assert found == {"driver": kafka | registry, "executor": kafka}
+
+
 def test_what_a_policy_may_not_set_is_named_with_what_to_do() -> None:
     conf = {
         "spark.executor.memory": "1g",

@@ -48,8 +48,9 @@ def test_a_job_asks_the_registry_of_its_connection(world: World, in_pods: bool, 
     assert schema_of(world, launches) == RecordSchema(
         SchemaFormat.AVRO, "", source, registry=registry, subject="orders-value", version=3
     )
-    given = {"registry": ("password",)} if in_pods else {}
-    assert {k: v for k, v in launches[0].connection_secrets.items() if k == "registry"} == given
+    # Executors get what is in connection_secrets as well.
+    assert launches[0].driver_secrets == (SECRETS if in_pods else {})
+    assert "registry" not in launches[0].connection_secrets
 
 
 def test_a_job_that_asks_no_registry_gets_none_of_its_secrets(world: World) -> None:
@@ -62,6 +63,7 @@ def test_a_job_that_asks_no_registry_gets_none_of_its_secrets(world: World) -> N
     assert schema_of(world, launches) == RecordSchema(
         SchemaFormat.PROTOBUF, "{}", "ConfigMap orders, key v1", "shop.Order", undecodable=Undecodable.NULL
     )
+    assert launches[0].driver_secrets == {}
     assert "registry" not in launches[0].connection_secrets
     assert "registry.crt" not in launches[0].connection_secrets.get("all", ())
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from support.protobuf_files import ORDER_FILE, ORDER_SET, field, file_of, order_type
 from tidegate.resources.targets import SchemaFormat
+from tidegate.spark import protobuf_columns
 from tidegate.spark.avro_schema import BadSchema
 from tidegate.spark.decoding import FLAW, MISSING, RECORD, Decoding, Flaw, _Worker
 from tidegate.spark.protobuf_columns import columns, decoder, files_of_set, message_type
@@ -111,6 +112,28 @@ def test_messages_are_what_their_fields_say(seed: int) -> None:
     assert array.to_pylist() == [None, *(spelled(message.FromString(value)) for value in values)]
 
 
+@pytest.mark.parametrize("syntax", ["proto2", "proto3"])
+def test_an_enum_is_its_first_name(syntax: str) -> None:
+    """A number of no name: in proto2 the message then does not have it, as protobuf has it everywhere."""
+    file = file_of("e.proto", "e")
+    file.syntax = syntax
+    colour = file.enum_type.add(name="Colour")
+    colour.options.allow_alias = True
+    for number, name in ((0, "RED"), (1, "GREEN"), (1, "GRUEN")):
+        colour.value.add(name=name, number=number)
+    message = file.message_type.add(name="M")
+    field(message, "one", 1, Field.TYPE_ENUM, ".e.Colour")
+    field(message, "some", 2, Field.TYPE_ENUM, ".e.Colour", repeated=True)
+    kind = message_type([file.SerializeToString()], "e.M")
+
+    read = [decoder(kind)(value, 0) for value in (b"\x08\x01\x10\x01\x10\x00", b"\x08\x05\x10\x01\x10\x05")]
+    rows = columns(kind).build(read).to_pylist()
+
+    assert rows[0] == {"one": "GREEN", "some": ["GREEN", "RED"]}
+    unknown = {"one": "5", "some": ["GREEN", "5"]} if syntax == "proto3" else {"one": None, "some": ["GREEN"]}
+    assert rows[1] == unknown
+
+
 def test_types_of_protobufs_own_are_what_they_stand_for() -> None:
     file = file_of("own.proto", "o")
     message = file.message_type.add(name="M")
@@ -178,6 +201,19 @@ def test_too_many_fields_are_refused() -> None:
             field(message, f"f{number}", number, Field.TYPE_MESSAGE, f".m.M{level - 1}")
     with pytest.raises(BadSchema, match="exceeds 10,000"):
         columns(message_type([file.SerializeToString()], "m.M8"))
+
+
+def test_a_map_without_a_key_is_refused() -> None:
+    """Protobuf takes a descriptor whose entries have other names."""
+    file = file_of("m.proto", "m")
+    message = file.message_type.add(name="M")
+    entry = message.nested_type.add(name="TagsEntry")
+    entry.options.map_entry = True
+    field(entry, "kez", 1, Field.TYPE_STRING)
+    field(entry, "value", 2, Field.TYPE_INT32)
+    field(message, "tags", 1, Field.TYPE_MESSAGE, ".m.M.TagsEntry", repeated=True)
+    with pytest.raises(BadSchema, match="tags is a map without a key"):
+        columns(message_type([file.SerializeToString()], "m.M"))
 
 
 def test_names_that_differ_by_capitals_only_are_refused() -> None:
@@ -263,6 +299,17 @@ def test_values_of_a_registry_say_their_message() -> None:
         (None, Flaw.NO_HEAD, None),
         (None, Flaw.NO_HEAD, None),
     ]
+
+
+def test_a_schema_is_parsed_once_whatever_indexes_values_claim(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = base64.b64encode(ORDER_FILE.SerializeToString()).decode() + "\n"
+    parsed: list[str] = []
+    real = protobuf_columns.from_base64
+    monkeypatch.setattr(protobuf_columns, "from_base64", lambda file: (parsed.append(file), real(file))[1])
+    values: list[bytes | None] = [b"\0\0\0\0\1\x02" + varint(2 * n) for n in range(2, 500)]
+    told = worker(values, framed=True, writers={1: (text,)})
+    assert {flaw for _, flaw, _ in told} == {Flaw.OTHER_SCHEMA}
+    assert parsed.count(text) == 1
 
 
 @given(st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=32), st.binary(max_size=8))
