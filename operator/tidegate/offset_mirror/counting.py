@@ -35,9 +35,10 @@ class Counted:
     topics: tuple[MirroredTopicStatus, ...]
 
 
-def state_of(course: Course, now_s: float, *, seeded: bool) -> CopyState:
-    if course.drifted:
-        return CopyState.DRIFTED
+def state_of(course: Course, now_s: float, *, seeded: bool, drifted: bool = False) -> CopyState:
+    """``drifted``: a copy of its topic had when it was told of last."""
+    if course.drifted or (drifted and course.offset is None):
+        return CopyState.DRIFTED  # it does not pass by that nothing is known of it
     if course.stopped:
         return CopyState.STOPPED
     if course.copied_at_s is not None and now_s - course.copied_at_s <= WITHIN_S:
@@ -62,7 +63,8 @@ def counted(
     topics = []
     for topic in known:
         some = by_topic.get(topic.name, [])
-        states[topic.name] = [state_of(course, now_s, seeded=topic.seeded) for course in some]
+        had_drifted = topic.state is CopyState.DRIFTED
+        states[topic.name] = [state_of(course, now_s, seeded=topic.seeded, drifted=had_drifted) for course in some]
         topics.append(_told(topic, some, states[topic.name], is_gone=topic.name in gone))
     rows = [
         (course, state)
@@ -124,7 +126,11 @@ def _worst(rows: Collection[tuple[Course, CopyState]]) -> tuple[WorstPartition, 
             state=state,
             offset=course.offset,
             lag=course.lag,
-            message=visible((course.stopped or course.trouble)[:500]),
+            message=visible((course.stopped or course.trouble or _unknown(state))[:500]),
         )
         for course, state in bad[:_WORST]
     )
+
+
+def _unknown(state: CopyState) -> str:
+    return "it was so when something was known of it last" if state is CopyState.DRIFTED else ""
