@@ -40,6 +40,7 @@ from tidegate.offset_mirror.report import BadReport, LastWords, Report, decode_r
 from tidegate.offset_mirror.topics import Copied
 from tidegate.printable import visible
 from tidegate.resources.mirror_engine import MirrorJob
+from tidegate.resources.offset_mirror import OffsetMirrorStatus
 from tidegate.threads import in_thread
 from tidegate.versions import NewerVersion
 
@@ -142,6 +143,13 @@ class MirrorJobs:
         memory.trouble = await self._follow(body, memory, step, wanted, begin)
         job = MirrorJob(name=order.launch, tasks=order.tasks, message=visible(memory.trouble[:500]))
         return job, memory.started == order.launch
+
+    def copies(self, body: Object, status: OffsetMirrorStatus) -> frozenset[str]:
+        """The topics that a job may be copying; all that have a copy where this process has not looked yet."""
+        memory = self._memories.get(uid_of(body))
+        if memory is not None and memory.order is not None:
+            return frozenset(topic.source.name for topic in memory.order.topics)
+        return frozenset(row.name for row in status.topics if row.target_id) if status.job is not None else frozenset()
 
     def going_on(self, body: Object, prepared: Prepared) -> Sequence[Copied]:
         """What the job copies on though it is not ready: by what was done for it just now nothing is copied otherwise.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Container, Mapping
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -54,10 +54,13 @@ def prepare(
     may_write: Callable[[], bool],
     taken_back: OffsetMirrorStatus | None = None,
     ids: Collection[int] = (),
+    copying: Container[str] = frozenset(),
 ) -> Prepared:
     """Bring the target's topics as far as one look allows; a topic that the target refuses is halted, and no other.
     ``names``: the source's topics that are wanted; ``may_write``: whether it is this process's turn; ``taken_back``: of
-    the mirror in the other direction that has failed over; ``ids``: this one's producer ids. Raises ``KafkaFailure``.
+    the mirror in the other direction that has failed over; ``ids``: this one's producer ids; ``copying``: topics to
+    whose copies something is still appended, by the places that are known of them: where one was deleted, it is not
+    created again before that has ended. Raises ``KafkaFailure``.
     """
     adoption = NOTHING if taken_back is None else adopted(taken_back, names, target, known, ids)
     known = {**known, **adoption.rows}
@@ -96,6 +99,9 @@ def prepare(
             case Create() | AddPartitions() | Configure():
                 if not may_write():  # it may have become another process's turn since it looked
                     raise Unavailable(f"topic {name} is not made ready: nothing may be written now")
+                if isinstance(step, Create) and name in copying:
+                    preparing.append(name)
+                    continue
                 try:
                     _do(target, step)
                 except (NotAuthorized, Refused) as failure:

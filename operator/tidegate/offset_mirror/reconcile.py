@@ -279,7 +279,8 @@ class MirrorReconciler:
         job = before.status.job
         try:
             asked = (body, running.clusters, spec, source, target, before.status)
-            found = await topics_prepared(self._parts, *asked, pair)
+            copied_now = running.source_ids().keys() | self._jobs.copies(body, before.status)
+            found = await topics_prepared(self._parts, *asked, pair, copied_now)
             if isinstance(found, Refusal):
                 return await self._not_copied(body, refused(before, found))
             prepared = found

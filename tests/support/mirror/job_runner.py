@@ -32,7 +32,7 @@ class Job:
         attempt: int = 1,
         beat_s: float = BEAT_S,
     ) -> None:
-        self.order = order
+        self.order, self.beat_s = order, beat_s
         self.ended: list[str] | None = None
         self._loop = asyncio.new_event_loop()
         clock = SystemClock()

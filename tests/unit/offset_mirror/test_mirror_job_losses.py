@@ -183,3 +183,23 @@ def test_a_setting_that_is_carried_over_takes_no_other_job(world: SparkWorld) ->
     world.copied()
 
     assert len(world.job_runner.started) == 1
+
+
+def test_a_copy_that_was_deleted_is_made_anew_once_no_task_could_append_to_it(
+    world: SparkWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was idle has not noticed: what it appends by the place that it knows would come to lie at another."""
+    monkeypatch.setattr("tidegate.offset_mirror.jobs._WAIT_A_PASS_S", 0.01)
+    world.copied()
+    job = world.job_runner.last
+    world.job_runner.may_stop.clear()
+    del world.there.kept["t"]
+    for _ in range(5):
+        world.one_pass()
+    world.here.write("t", 3)
+    time.sleep(10 * job.beat_s)
+    world.job_runner.may_stop.set()
+    world.passes(lambda: "t" in world.there.kept and world.logs_are_equal())
+    world.copied()
+
+    assert world.condition("Drifted").status == "False"

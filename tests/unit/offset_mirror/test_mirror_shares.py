@@ -82,6 +82,7 @@ def order(**changes: Any) -> MirrorOrder:
         (400, SparkSpec(executor=ExecutorSpec(instances=3, cores=4)), 1, Shares(12, 3)),
         (2, SparkSpec(executor=ExecutorSpec(instances=30)), 1, Shares(2, 2)),
         (3, SparkSpec(executor=ExecutorSpec(cores=2)), 1, Shares(2, 1)),
+        (100_000, SparkSpec(executor=ExecutorSpec(instances=1000, cores=32)), 1, Shares(200, 7)),
     ],
 )
 def test_tasks_and_executors_grow_with_the_partitions(
