@@ -72,11 +72,12 @@ class JobParts:
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """A pass's wish. ``order``: without the job's name; ``launch``: what else its launch says; ``settled``: no more is
-    about to be added to it."""
+    about to be added to it; ``lost``: a task of the job is, so that another job has to be started."""
 
     order: MirrorOrder
     launch: Launch
     settled: bool
+    lost: bool = False
 
 
 @dataclass(slots=True)
@@ -174,14 +175,14 @@ class MirrorJobs:
         try:
             found = await in_thread(parts.executor, runner.status, launch)
             now_s = parts.clock.monotonic()
-            if found.state is RunnerState.RUNNING:
+            if found.state is RunnerState.RUNNING and not (wanted.lost or memory.again_at_s):
                 return found.message
             if found.state is RunnerState.LOST and memory.started != order.launch:
                 await in_thread(parts.executor, self._start, runner, launch, begin)
                 memory.started, memory.started_at_s = order.launch, now_s
                 _log.info("%s: started job %s", label_of(body), launch.name)
                 return ""
-            why = found.message or "the job has ended by itself"
+            why = found.message or ("a task is lost" if wanted.lost else "the job has ended by itself")
             if not memory.again_at_s:
                 memory.deaths = 1 if now_s - memory.started_at_s > LIVED_S else memory.deaths + 1
                 memory.again_at_s = now_s + min(MOST_BACKOFF_S, FIRST_BACKOFF_S * 2 ** (min(memory.deaths, 10) - 1))

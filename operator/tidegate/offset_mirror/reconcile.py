@@ -341,11 +341,12 @@ class MirrorReconciler:
         wanted = wanted_job(body, spec, pair, ready, different, self._parts.jobs, settled=settled)
         if isinstance(wanted, Refusal):
             return wanted
+        lost = self._running[uid].copying.is_lost
         if wanted is None:
             return told if told is not None and await self._jobs.end(body, told) else None
         begin = functools.partial(unless_frozen, self._parts.live, beginning, _nothing)
         try:
-            job, has_begun = await self._jobs.keep(body, told, wanted, begin)
+            job, has_begun = await self._jobs.keep(body, told, replace(wanted, lost=lost), begin)
         except NewerVersion as newer:
             return Refusal(WRITTEN_BY_NEWER_VERSION, str(newer))
         if has_begun:

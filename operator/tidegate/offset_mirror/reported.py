@@ -19,6 +19,9 @@ from tidegate.threads import in_thread
 
 SILENT_S: Final = 10.0
 """After which it is said that nothing was heard of a partition."""
+LOST_S: Final = 120.0
+"""After which a task of which something was heard is taken for lost, with its job: one that has ended leaves its share
+to nobody for as long as the other tasks go on."""
 _CLAIM_S: Final = 5.0
 """Between two producer ids that are claimed because a report asks for them: one is good for a minute at least."""
 _NOTHING: Final = Row()
@@ -115,6 +118,8 @@ class ReportedPartitions(Partitions):
         super().__init__(clusters, limits, threads, patient_executor, name, look_s, differs)
         self._reports = reports
         self._claimed_at_s: float | None = None
+        self._reads_since_s: float | None = None
+        """Since when all reports could be read, without a break."""
         self._followed: dict[TopicPartition, ReportedCopying] = {}
 
     def _begun(self, partition: TopicPartition, topic: Copied) -> Partition:
@@ -134,6 +139,13 @@ class ReportedPartitions(Partitions):
         now_s = self._limits.now_s()
         return sum(now_s - at_s <= SILENT_S for _, at_s in self._heard())
 
+    @property
+    def lost(self) -> bool:
+        """Whether some task has said nothing for long, though it could have been heard. One that has never said
+        anything may wait for a place, which another job would not have either."""
+        since_s, now_s = self._reads_since_s, self._limits.now_s()
+        return since_s is not None and any(now_s - max(at_s, since_s) > LOST_S for _, at_s in self._heard())
+
     def _heard(self) -> list[tuple[Report, float]]:
         """What the tasks have said last, of those that have said something since this process listens."""
         return [(report, at_s) for report, at_s in self._reports.last().values() if at_s is not None]
@@ -142,11 +154,13 @@ class ReportedPartitions(Partitions):
         """The reports first, then where the target's logs end, then where the source's do."""
         asked = tuple(self._followed)
         try:
-            self._hear(await in_thread(self._patient, self._reports.read), self._limits.now_s())
+            reports, now_s = await in_thread(self._patient, self._reports.read), self._limits.now_s()
+            self._reads_since_s = now_s if self._reads_since_s is None else self._reads_since_s
+            self._hear(reports, now_s)
             await self._claim()
             ends = await in_thread(self._patient, self._clusters.target.told_bounds, asked, stable=False)
         except KafkaFailure as failure:
-            self._trouble = str(failure)
+            self._trouble, self._reads_since_s = str(failure), None
             return 0
         for partition, bounds in ends.items():
             if partition in self._followed:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping
+from typing import Any, cast
 
 import pytest
 
+from support.fake_kube import FakeKube
 from support.mirror.passes import CREATED, SparkWorld, failed_over
 from tidegate.jobs.runner import RunnerState, RunnerStatus
-from tidegate.kube.ports import MIRRORS, Conflict, KubeFailure, Object, uid_of
+from tidegate.kube.ports import MIRRORS, Conflict, Kind, Kube, KubeFailure, Object, uid_of
 from tidegate.offset_mirror.order import name_of_document, name_of_report
 from tidegate.offset_mirror.report import Report, encode_report
 
@@ -55,6 +58,40 @@ def test_a_task_that_a_forged_report_has_ended_is_begun_again(world: SparkWorld)
     world.kube.put_config_map(world.body, report_name(world), forged)
     world.passes(lambda: len(world.job_runner.started) > 1)
     world.here.write("t", 3)
+    world.passes(world.logs_are_equal)
+    world.copied()
+
+
+class Fickle:
+    """The API server, by which the mirror is suspended for as long as one task looks at it."""
+
+    def __init__(self, kube: FakeKube) -> None:
+        self._kube = kube
+        self.is_suspended = threading.Event()
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Object:
+        body = self._kube.get(kind, namespace, name)
+        if self.is_suspended.is_set():
+            self.is_suspended.clear()
+            return {**body, "spec": {**body["spec"], "suspend": True}}
+        return body
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._kube, name)
+
+
+def test_a_task_that_ended_while_its_job_goes_on_takes_another_job(
+    world: SparkWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver waits for the other tasks, which go on for ever."""
+    monkeypatch.setattr("tidegate.offset_mirror.reported.LOST_S", 0.5)
+    fickle = Fickle(world.kube)
+    world.job_runner.kube = cast("Kube", fickle)
+    world.copied()
+    fickle.is_suspended.set()
+    world.passes(lambda: len(world.job_runner.started) > 1)
+    for number in range(2):
+        world.here.write("t", 3, number)
     world.passes(world.logs_are_equal)
     world.copied()
 
