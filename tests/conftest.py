@@ -8,6 +8,7 @@ from support.schedule import pytest_addoption, pytest_configure
 from support.selection import pytest_collection_modifyitems
 from support.stack_fixtures import (
     apiserver,
+    connect_worker,
     crds_installed,
     kafka,
     kafka3,
@@ -31,6 +32,7 @@ pytest_plugins = ["support.hangs", "support.at_once", "support.threats"]
 
 __all__ = [
     "apiserver",
+    "connect_worker",
     "crds_installed",
     "kafka",
     "kafka3",

@@ -265,6 +265,12 @@ def script_command(main_class: str, *, heap: str = "256M", libs: Path | None = N
     return [*_java(heap, Path("/dev/null"), _AS_ITS_SCRIPT, libs=libs), main_class]
 
 
+def connect_command(libs: Path, log: Path) -> list[str]:
+    """The command line of a Connect worker in distributed mode, from its jars in ``libs``; its settings' file follows.
+    What it logs goes to `log`."""
+    return [*_java("256m", log, libs=libs), "org.apache.kafka.connect.cli.ConnectDistributed"]
+
+
 def living_brokers(address: str) -> set[int]:
     """The node ids that the broker at ``host:port`` knows as unfenced; empty when it does not answer (yet).
 

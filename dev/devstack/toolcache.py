@@ -265,14 +265,6 @@ KAFKA = maven_jars(
     f"jars-{KAFKA_VERSION}.sha256",
     (10, 60),
 )
-KAFKA_CONNECT = maven_jars(
-    f"kafka-connect-{KAFKA_VERSION}",
-    f"MirrorMaker {KAFKA_VERSION} (jars)",
-    DEV / "kafka" / "connect" / "pom.xml",
-    "jars.sha256",
-    (5, 60),
-)
-"""For benchmarks: made by those that measure against it."""
 SPARK_CONNECTOR = maven_jars(
     "spark-kafka-connector", "Spark-Kafka connector (jars)", DEV / "spark" / "pom.xml", "jars.sha256", (5, 30)
 )
@@ -309,6 +301,13 @@ def kafka_broker(version: str) -> Tool:
     pom = DEV / "kafka" / "broker" / "pom.xml"
     label, sums = f"Kafka {version} (jars)", f"jars-{version}.sha256"
     return maven_jars(f"kafka-{version}", label, pom, sums, (10, 60), f"kafka.version={version}")
+
+
+def kafka_connect(version: str = KAFKA_VERSION) -> Tool:
+    """The jars of a Connect worker with MirrorMaker and the file connectors: made by what starts one."""
+    pom = DEV / "kafka" / "connect" / "pom.xml"
+    label, sums = f"Kafka Connect {version} (jars)", f"jars-{version}.sha256"
+    return maven_jars(f"kafka-connect-{version}", label, pom, sums, (5, 60), f"kafka.version={version}")
 
 
 def kafka_libs(version: str = KAFKA_VERSION) -> Path:

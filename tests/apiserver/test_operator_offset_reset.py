@@ -67,7 +67,7 @@ def test_a_reset_is_created_waited_for_read_and_undone(shared: Resources, kubect
     wide = kubectl("get", "ors", name, "-owide").splitlines()
     assert wide[0].split() == [
         *("NAME", "GROUP", "PHASE", "PARTITIONS", "REPLAYED", "SKIPPED"),
-        *("WAY", "WAVE", "STANDSTILL", "FINISHED", "PLAN", "APPROVER", "REASON", "AGE"),
+        *("REPLAY", "WAY", "WAVE", "STANDSTILL", "FINISHED", "PLAN", "APPROVER", "REASON", "AGE"),
     ]
     assert wide[1].split()[-2] == "Applied"
     described = kubectl("describe", "ors", name)

@@ -137,7 +137,7 @@ def test_a_fleet_is_one_job_and_its_groups_documents_go_with_the_reset(
 
 def driver_of(runs: Path) -> int | None:
     """The process group of the launch that was started last."""
-    for record in runs.rglob("process.json"):
+    for record in sorted(runs.rglob("process.json"), key=lambda path: path.stat().st_mtime, reverse=True):
         found = record.read_text().partition('"pid": ')[2].partition(",")[0]
         if found.isdigit():
             return int(found)

@@ -27,7 +27,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from devstack import KafkaCluster
 from devstack.kafka import script_command
-from devstack.toolcache import KAFKA_CONNECT
+from devstack.toolcache import kafka_connect
 from perf.report import Report, Row
 from perf.scale_stage import cpu_s
 from perf.stage import Stage, set_stage, wait
@@ -97,7 +97,7 @@ def main(arguments: list[str]) -> None:
     if options.bytes < LEAST_BYTES:
         parser.error(f"less than {LEAST_BYTES:,} bytes take too little CPU time to be measured in ticks of 10 ms")
     runs: int = options.runs
-    libs = KAFKA_CONNECT.folder()
+    libs = kafka_connect().folder()
     with set_stage() as stage, KafkaCluster.start() as there:
         clusters = Clusters(stage.bootstrap, there, stage)
         stage.create("kafkaconnections", "KafkaConnection", "there", {"bootstrapServers": there.bootstrap})

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
+from support.fake_connect import FakeConnectWorkers
 from support.fake_kafka import FakeClock, FakeKafka
 from support.fake_kube import FakeKube
 from support.fake_workloads import FakeWorkloads
-from support.killed import Steps
+from support.killed import Killed, Steps
 from support.live import live_of
+from tidegate.connect.ports import ConnectCluster
 from tidegate.connection.control_topics import TopicsOfConnections
 from tidegate.connection.live import LiveConnections
 from tidegate.connection.observer import Observer
@@ -67,6 +70,8 @@ class World:
         self.steps = Steps()
         self.kube = Recording(self.steps)
         self.workloads = NotedWorkloads(self.steps)
+        self.connect = FakeConnectWorkers()
+        self.connect.before = lambda name, state: self.steps.step(f"{state.value} {name}")
         self.clock = FakeClock()
         self.kafka = FakeKafka(self.clock)
         self.kafka.create_topic("orders", 2)
@@ -78,7 +83,8 @@ class World:
         self.live = LiveConnections()
         self.kube.create(CONNECTIONS, "ns", "kafka", {"bootstrapServers": "127.0.0.1:9092"}, CREATED)
         self.connection_uid = self.kube.get(CONNECTIONS, "ns", "kafka")["metadata"]["uid"]
-        self.live.put(live_of(self.kafka, self.connection_uid))
+        live = live_of(self.kafka, self.connection_uid)
+        self.live.put(replace(live, connect={"main": ConnectCluster("main", "http://connect:8083")}))
         self.reconciler = self.fresh_reconciler()
 
     def _note_control(self) -> None:
@@ -114,6 +120,7 @@ class World:
                 tick=Tick(tick_s, 10 * tick_s, 100 * tick_s),
                 patience=Patience(),
                 workloads=self.workloads,
+                connect=self.connect,
             )
         )
 
@@ -167,6 +174,48 @@ class World:
             ):
                 return
 
+    def begin_and_end(self, *dies_in: int | None, **spec: Any) -> Iterator[None]:
+        """Pause and delete the pause, by processes that die before these of their steps; the last one does not die.
+
+        Yields where the pause is there still and was let do its work. At the end it is gone.
+        """
+        self.ask(**spec)
+        for steps in dies_in:
+            self.steps.dies_in = steps
+            try:
+                self.passes()
+                if self.is_kept:
+                    self.drop()
+                self.passes()
+            except Killed:
+                self.reconciler = self.fresh_reconciler()
+        self.steps.dies_in = None
+        if self.is_kept:
+            self.passes()
+            yield
+            self.drop()
+        self.passes()
+        assert self.body is None
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the pause is there, and nobody has deleted it."""
+        body = self.body
+        return body is not None and not body["metadata"].get("deletionTimestamp")
+
     def close(self) -> None:
         self.executor.shutdown()
         self.kafka.close()
+
+
+def status(world: World, name: str = "p") -> Mapping[str, Any]:
+    body = world.body_of(name)
+    assert body is not None
+    return dict(body["status"])
+
+
+def condition(world: World, kind: str, name: str = "p") -> tuple[str, str, str]:
+    return next(
+        ((c["status"], c["reason"], c["message"]) for c in status(world, name)["conditions"] if c["type"] == kind),
+        ("", "", ""),
+    )

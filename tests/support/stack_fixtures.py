@@ -27,6 +27,7 @@ from kubernetes.dynamic import DynamicClient
 from devstack import ApiServer, KafkaCluster, spark_operator_crds
 from devstack.commands import crd_files
 from devstack.processes import eventually
+from support.connect_worker import ConnectWorker
 from support.needs import starts
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -92,6 +93,14 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
     """One broker for the whole session, or the one that ``TIDEGATE_BOOTSTRAP`` names."""
     bootstrap = os.environ.get("TIDEGATE_BOOTSTRAP")
     yield from _kafka(request, lambda: KafkaCluster.attach(bootstrap) if bootstrap else KafkaCluster.start())
+
+
+@pytest.fixture(scope="session")
+@starts("kafka")
+def connect_worker(kafka: KafkaCluster) -> Iterator[ConnectWorker]:
+    """One worker of Kafka Connect for the whole session. A test that kills it starts it again."""
+    with ConnectWorker(kafka.bootstrap) as worker:
+        yield worker
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from tidegate.audit.records import AuditTopic
+from tidegate.connect.ports import ConnectCluster
 from tidegate.kafka.connection import Authentication, AuthenticationType, Connection, Registry
 from tidegate.resources.authentication import AuthenticationSpec, CertificateSource
 from tidegate.resources.connection import KafkaConnectionSpec
@@ -46,8 +47,8 @@ class SecretKeyRef:
 
 
 def needed(spec: KafkaConnectionSpec) -> tuple[SecretKeyRef, ...]:
-    """Every value the connection and its schema registry need, in the order of the spec."""
-    return (*_needed(spec), *_needed_by_registry(spec))
+    """Every value the connection, its schema registry and its Connect clusters need, in the order of the spec."""
+    return (*_needed(spec), *_needed_by_registry(spec), *_needed_for_connect(spec))
 
 
 def _needed_by_registry(spec: KafkaConnectionSpec) -> Iterator[SecretKeyRef]:
@@ -61,6 +62,18 @@ def _needed_by_registry(spec: KafkaConnectionSpec) -> Iterator[SecretKeyRef]:
         password = registry.authentication.password_secret
         path = "schemaRegistry.authentication.passwordSecret"
         yield SecretKeyRef(password.secret_name, password.password, path, pem=False)
+
+
+def _needed_for_connect(spec: KafkaConnectionSpec) -> Iterator[SecretKeyRef]:
+    """For the operator alone, not for jobs."""
+    for n, cluster in enumerate(spec.connect):
+        for m, source in enumerate(cluster.trusted_certificates):
+            field = f"connect[{n}].trustedCertificates[{m}]"
+            yield SecretKeyRef(source.secret_name, source.certificate, field, pem=True)
+        if cluster.authentication is not None:
+            secret = cluster.authentication.password_secret
+            field = f"connect[{n}].authentication.passwordSecret"
+            yield SecretKeyRef(secret.secret_name, secret.password, field, pem=False)
 
 
 def _needed(spec: KafkaConnectionSpec) -> Iterator[SecretKeyRef]:
@@ -115,10 +128,17 @@ def file_contents(spec: KafkaConnectionSpec, secrets: Secrets) -> dict[str, byte
     contents: dict[str, bytes] = {}
     for ref in needed(spec):
         contents[f"{ref.secret}/{ref.key}"] = _value(ref, secrets)
-    trusted = _trusted(spec)
-    if len(trusted) > 1:
-        contents[_BUNDLE] = b"\n".join(contents[f"{s.secret_name}/{s.certificate}"].strip() for s in trusted) + b"\n"
+    bundles = {_BUNDLE: _trusted(spec)}
+    bundles |= {_bundle_of(cluster.name): cluster.trusted_certificates for cluster in spec.connect}
+    for path, trusted in bundles.items():
+        if len(trusted) > 1:
+            contents[path] = b"\n".join(contents[f"{s.secret_name}/{s.certificate}"].strip() for s in trusted) + b"\n"
     return contents
+
+
+def _bundle_of(connect_cluster: str) -> str:
+    # Next to the folders of Secrets, whose names have no underscore.
+    return f"_connect_{connect_cluster}.pem"
 
 
 def _value(ref: SecretKeyRef, secrets: Secrets) -> bytes:
@@ -166,6 +186,26 @@ def connection_in(spec: KafkaConnectionSpec, folder: Path) -> Connection:
     """The connection with its files in ``folder``, as :func:`file_contents` lays them out."""
     several = len(_trusted(spec)) > 1
     return _connection(spec, lambda secret, key: folder / secret / key, folder / _BUNDLE if several else None)
+
+
+def connect_clusters_in(spec: KafkaConnectionSpec, folder: Path) -> dict[str, ConnectCluster]:
+    """The Connect clusters by name, with their files in ``folder``, as :func:`file_contents` lays them out."""
+    clusters = {}
+    for cluster in spec.connect:
+        trusted, login = cluster.trusted_certificates, cluster.authentication
+        one = folder / trusted[0].secret_name / trusted[0].certificate if trusted else None
+        clusters[cluster.name] = ConnectCluster(
+            name=cluster.name,
+            url=cluster.url,
+            ca_file=folder / _bundle_of(cluster.name) if len(trusted) > 1 else one,
+            username=login.username if login is not None else "",
+            password_file=(
+                folder / login.password_secret.secret_name / login.password_secret.password
+                if login is not None
+                else None
+            ),
+        )
+    return clusters
 
 
 def audit_topic_of(spec: KafkaConnectionSpec) -> AuditTopic | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from tidegate.audit.records import AuditTopic
 from tidegate.cluster import Kafka
+from tidegate.connect.ports import ConnectCluster
 from tidegate.connection.read_only import ReadOnlyKafka
 from tidegate.connection.sharing import allowed_from, nothing
 from tidegate.control.topics import TopicsChecked
@@ -46,6 +47,8 @@ class Live:
     topics: TopicsChecked | None = None
     audit: AuditTopic | None = None
     """Where changes of offsets are recorded; ``None``: nowhere."""
+    connect: Mapping[str, ConnectCluster] = field(default_factory=dict)
+    """The Kafka Connect clusters, by name."""
     borrowed: bool = False
     """It is another shard's, and open here for reading only, because a reset of ours translates offsets from it."""
     user: str = ""

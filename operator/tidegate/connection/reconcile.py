@@ -17,6 +17,7 @@ from tidegate.connection.control_topics import TopicsOfConnections
 from tidegate.connection.credentials import (
     UnusableSecret,
     audit_topic_of,
+    connect_clusters_in,
     connection_in,
     connection_with_mounts,
     digest_of,
@@ -260,6 +261,7 @@ class ConnectionReconciler:
                 connection=connection,
                 mounted=connection_with_mounts(spec, secret_file),
                 secrets=keys_for_kafka(spec),
+                connect=connect_clusters_in(spec, folder),
                 allow=self._allowed(spec),
                 audit=audit_topic_of(spec),
                 kafka=kafka,

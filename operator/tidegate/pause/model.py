@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TypedDict
 
+from tidegate.connect.ports import ConnectCluster, Connector, TargetState
 from tidegate.control.gates import Gates
 from tidegate.kafka.model import Group, Offsets, Topic, TopicPartition
 from tidegate.kube.loop import rest_s
@@ -15,7 +16,14 @@ from tidegate.kube.workloads import Scale, ScaledObject
 from tidegate.pause.holds import HoldChanges
 from tidegate.resources.conditions import Refusal
 from tidegate.resources.connection import AllowSpec
-from tidegate.resources.pause import ConsumerGroupPauseSpec, PausedPartition, PauseStatus, ScaledWorkload, WorkloadRef
+from tidegate.resources.pause import (
+    ConsumerGroupPauseSpec,
+    PausedPartition,
+    PauseStatus,
+    ScaledWorkload,
+    StoppedConnector,
+    WorkloadRef,
+)
 
 # --- what is seen -----------------------------------------------------------------------------------------------------
 
@@ -62,6 +70,23 @@ class LookedAt:
     others: tuple[ScaledWorkload, ...] = ()
     zeroed: bool = False
     annotated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LookedAtConnector:
+    """A sink connector as a look has found it. ``connector`` ``None``: there is none of this name, unless ``trouble``
+    says why it can't be seen.
+
+    ``connection_uid``: of the KafkaConnection that names ``cluster``. ``can_stop`` ``None``: it was not asked, as it is
+    before the first stop only. ``others``: what other pauses have recorded of it.
+    """
+
+    connection_uid: str = ""
+    cluster: ConnectCluster | None = None
+    connector: Connector | None = None
+    trouble: Refusal | None = None
+    can_stop: bool | None = None
+    others: tuple[StoppedConnector, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +159,7 @@ class Seen:
     waits: Mapping[TopicPartition, Wait] = field(default_factory=dict)
     rows: tuple[PausedPartition, ...] | None = None
     workloads: Mapping[WorkloadRef, LookedAt] = field(default_factory=dict)
+    connector: LookedAtConnector = LookedAtConnector()
     patience: Patience = Patience()
     tick: Tick = Tick()
 
@@ -176,7 +202,16 @@ class TellKeda:
     paused_replicas: str | None
 
 
-Action = AddFinalizer | RemoveFinalizer | ChangeHolds | SetReplicas | TellKeda
+@dataclass(frozen=True, slots=True)
+class SetConnector:
+    """Ask Connect's workers for a state of a connector."""
+
+    cluster: ConnectCluster
+    name: str
+    state: TargetState
+
+
+Action = AddFinalizer | RemoveFinalizer | ChangeHolds | SetReplicas | TellKeda | SetConnector
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from tidegate.connect.ports import ConnectWorkers
 from tidegate.connection.control_topics import TopicsOfConnections
 from tidegate.connection.live import LiveConnections
 from tidegate.connection.observer import Observer
@@ -20,6 +21,7 @@ from tidegate.pause.model import (
     Wait,
 )
 from tidegate.pause.scaler import ScalerMemory
+from tidegate.pause.stopper import StopperMemory
 from tidegate.resources.pause import (
     PausedPartition,
 )
@@ -44,6 +46,7 @@ class Parts:
     patience: Patience
     topics: TopicsOfConnections
     workloads: Workloads
+    connect: ConnectWorkers
 
 
 @dataclass(slots=True)
@@ -65,3 +68,4 @@ class Memory:
     refused: TopicsChecked | None = None
     refused_s: float = 0.0
     scaler: ScalerMemory = field(default_factory=ScalerMemory)
+    stopper: StopperMemory = field(default_factory=StopperMemory)

@@ -21,16 +21,18 @@ from tidegate.control.gates import Gates
 from tidegate.control.topics import TopicsChecked
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized
 from tidegate.kafka.model import Group, GroupState, GroupType, Offsets, TopicPartition
-from tidegate.kafka.names import is_pattern
+from tidegate.kafka.names import is_allowed, is_pattern
 from tidegate.kube.ports import Object, label_of, namespace_of, uid_of
 from tidegate.kube.unreadable import is_abandoned
-from tidegate.pause import plan
+from tidegate.pause import connectors, plan
+from tidegate.pause.by_connect import is_by_connect
 from tidegate.pause.by_scale import is_by_scale
 from tidegate.pause.holds import own_holds
-from tidegate.pause.model import Decision, Observed, Seen
+from tidegate.pause.model import Decision, LookedAtConnector, Observed, Seen
 from tidegate.pause.parts import Memory, Parts
 from tidegate.pause.plan import is_over
 from tidegate.pause.scaler import Scaler
+from tidegate.pause.stopper import CONNECT_UNAVAILABLE, Stopper
 from tidegate.pause.workloads import give_back
 from tidegate.resources.base import InvalidResource, parse_spec, read_status
 from tidegate.resources.conditions import OBSERVING, Refusal
@@ -62,9 +64,10 @@ def read_spec(body: Object) -> tuple[ConsumerGroupPauseSpec | None, str]:
 class Reader:
     """Reads what a pause is decided by, each pass as much as it needs."""
 
-    def __init__(self, parts: Parts, scaler: Scaler) -> None:
+    def __init__(self, parts: Parts, scaler: Scaler, stopper: Stopper) -> None:
         self._parts = parts
         self._scaler = scaler
+        self._stopper = stopper
 
     def want(self, body: Object, spec: ConsumerGroupPauseSpec | None, live: Live | None, memory: Memory) -> None:
         """Have the observer look at the pause's group as often as it needs; at nothing where it needs none."""
@@ -102,9 +105,11 @@ class Reader:
         if deleting and not seen.has_finalizer:
             return seen
         seen = await self._with_workloads(seen, namespace_of(body), memory)
+        seen = await self._with_connector(seen, live, memory)
         if spec is None or (deleting and seen.abandoned):
             return seen
-        if is_over(seen) and give_back(seen, seen.status.workloads).records:
+        goes_back = give_back(seen, seen.status.workloads).records or connectors.give_back(seen).record is not None
+        if is_over(seen) and goes_back:
             return seen  # which takes no Kafka, and does not wait for it
         if live is None and is_foreign(body) and not seen.has_finalizer:
             return replace(seen, not_for_it=refusal(body))
@@ -115,10 +120,13 @@ class Reader:
         held_back = _held_back(live) if not live.withdrawn and not seen.has_finalizer else None
         if held_back is not None:
             return replace(seen, observing=held_back)
-        by_scale = is_by_scale(spec, seen.status)
-        needs_topics = not (deleting or spec.suspend or by_scale or live.withdrawn)
+        trouble = seen.connector.trouble
+        if trouble is not None and trouble.reason == CONNECT_UNAVAILABLE and not (is_over(seen) or live.withdrawn):
+            return replace(seen, waiting=trouble)
+        whole_group = is_by_scale(spec, seen.status) or is_by_connect(spec)
+        needs_topics = not (deleting or spec.suspend or whole_group or live.withdrawn)
         # Where nothing was ever held, consumers need no agent, and the control topics no rights.
-        needs_gates = not by_scale or seen.status.method is PauseMethod.AGENT
+        needs_gates = not whole_group or seen.status.method is PauseMethod.AGENT
         found = await self._observed(seen, spec, live, memory, needs_topics=needs_topics, needs_gates=needs_gates)
         # What it holds is released once that is seen.
         return replace(found, not_for_it=refusal(body)) if live.withdrawn and found.observed is not None else found
@@ -136,6 +144,27 @@ class Reader:
             self._parts.executor, look, namespace, seen.uid, seen.status, refs, memory.scaler, now_s
         )
         return replace(seen, workloads=found)
+
+    async def _with_connector(self, seen: Seen, live: Live | None, memory: Memory) -> Seen:
+        record = seen.status.connector
+        asked = seen.spec.connector if seen.spec is not None and not is_over(seen) else None
+        named = (record.cluster, record.name) if record is not None else None
+        if named is None and asked is not None:
+            named = (asked.cluster, asked.name)
+        if named is None:
+            return seen
+        group = seen.spec.group if seen.spec is not None else ""
+        if live is not None and record is None and not is_allowed(group, live.allow.groups):
+            # Who may not pause the group is told nothing of its connector, nor whether the workers answer.
+            return seen
+        if live is None:
+            trouble = Refusal(
+                plan.WAITING_FOR_CONNECTION, "its KafkaConnection, which has the Connect cluster, is not open"
+            )
+            return replace(seen, connector=LookedAtConnector(trouble=trouble))
+        now_s = asyncio.get_running_loop().time()
+        look = functools.partial(self._stopper.look, seen.uid, live, *named, record, memory.stopper, now_s)
+        return replace(seen, connector=await in_thread(self._parts.patient_executor, look))
 
     async def _observed(
         self,

@@ -17,7 +17,7 @@ from tidegate.connection.live import Live
 from tidegate.kafka.errors import NotAuthorized, Refused
 from tidegate.kube.loop import Pass
 from tidegate.kube.objects import newest_of, tell_once
-from tidegate.kube.ports import PAUSES, EventType, KubeEvent, Object, label_of, namespace_of, uid_of
+from tidegate.kube.ports import PAUSES, EventType, KubeEvent, Object, connection_named, label_of, namespace_of, uid_of
 from tidegate.kube.unreadable import (
     ABANDON,
     UNREADABLE_AGAIN_S,
@@ -34,6 +34,7 @@ from tidegate.pause.model import (
     Decision,
     RemoveFinalizer,
     Seen,
+    SetConnector,
     SetReplicas,
     TellKeda,
 )
@@ -42,12 +43,12 @@ from tidegate.pause.plan import decide
 from tidegate.pause.reading import Reader, read_spec
 from tidegate.pause.release import ABANDONED
 from tidegate.pause.scaler import Scaler
+from tidegate.pause.stopper import Stopper
 from tidegate.resources.base import has_readable_status, read_status
 from tidegate.resources.pause import (
     ConsumerGroupPauseSpec,
     PauseMethod,
     PauseStatus,
-    WorkloadRef,
 )
 from tidegate.threads import in_thread
 
@@ -64,8 +65,9 @@ class PauseReconciler:
         self._memories: dict[str, Memory] = {}
         self._topics = parts.topics
         self._scaler = Scaler(parts.kube, parts.workloads, parts.tick.idle_s)
-        self._reader = Reader(parts, self._scaler)
-        self._locks: weakref.WeakValueDictionary[tuple[str, WorkloadRef], asyncio.Lock] = weakref.WeakValueDictionary()
+        self._stopper = Stopper(parts.kube, parts.connect, parts.tick.idle_s)
+        self._reader = Reader(parts, self._scaler, self._stopper)
+        self._locks: weakref.WeakValueDictionary[tuple[str, ...], asyncio.Lock] = weakref.WeakValueDictionary()
 
     async def reconcile(self, body: Object) -> Pass:
         unreadable = not has_readable_status(PauseStatus, body)
@@ -76,7 +78,7 @@ class PauseReconciler:
             if waits is not None:
                 return waits
         spec, invalid = read_spec(body)
-        async with self._alone_with_workloads(body, spec):
+        async with self._alone_with_what_it_stops(body, spec):
             return await self._pass(body, spec, invalid)
 
     async def _unreadable(self, body: Object) -> Pass | None:
@@ -91,22 +93,27 @@ class PauseReconciler:
         why = f"as {ABANDON} asks" if is_abandoned(body) else f"after {parts.patience.deletion}"
         message = (
             f"it was given up {why}, and this version of Tidegate can't read its status: workloads that it has stopped "
-            "stay at 0 replicas, until kubectl scale gives them back"
+            "stay at 0 replicas, until kubectl scale gives them back, and a connector stays stopped"
         )
         happening = KubeEvent(EventType.WARNING, ABANDONED, message, f"{UNREADABLE_STATUS}/{ABANDONED}")
         await tell_once(parts.kube, parts.executor, body, happening, told)
         return None
 
     @asynccontextmanager
-    async def _alone_with_workloads(self, body: Object, spec: ConsumerGroupPauseSpec | None) -> AsyncIterator[None]:
-        """No other pause's pass between this one's look at a workload and what it does to it: one that is about to
-        give it back would undo what the other has just called paused."""
-        refs = {record.ref for record in read_status(PauseStatus, body).workloads}
+    async def _alone_with_what_it_stops(self, body: Object, spec: ConsumerGroupPauseSpec | None) -> AsyncIterator[None]:
+        """No other pause's pass between this one's look at a workload or connector and what it does to it: one that is
+        about to give it back would undo what the other has just called paused."""
+        status = read_status(PauseStatus, body)
+        refs = {record.ref for record in status.workloads}
         if spec is not None and spec.method is not PauseMethod.AGENT:
             refs |= set(spec.workloads)
+        keys = {(namespace_of(body), ref.api_version, ref.kind, ref.name) for ref in refs}
+        connectors = {
+            (c.cluster, c.name) for c in (status.connector, spec.connector if spec else None) if c is not None
+        }
+        keys |= {(*connection_named(body), *connector) for connector in connectors}
         async with AsyncExitStack() as stack:
-            for ref in sorted(refs, key=lambda ref: (ref.api_version, ref.kind, ref.name)):
-                key = (namespace_of(body), ref)
+            for key in sorted(keys):
                 await stack.enter_async_context(self._locks.setdefault(key, asyncio.Lock()))
             yield
 
@@ -207,6 +214,12 @@ class PauseReconciler:
                     decision.action,
                     memory.scaler,
                     loop.time(),
+                )
+                memory.wrote_s = loop.time()
+            case SetConnector():
+                loop = asyncio.get_running_loop()
+                await in_thread(
+                    self._parts.patient_executor, self._stopper.do, decision.action, memory.stopper, loop.time()
                 )
                 memory.wrote_s = loop.time()
             case _:

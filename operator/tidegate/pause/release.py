@@ -10,10 +10,11 @@ from tidegate.control.gates import Held
 from tidegate.control.records import HoldKey
 from tidegate.kube.ports import KubeEvent
 from tidegate.kube.unreadable import ABANDON
+from tidegate.pause import connectors
 from tidegate.pause.holds import own_holds
 from tidegate.pause.model import Action, Decision, Observed, RemoveFinalizer, Seen
 from tidegate.pause.report import RESUMING, cleared, counted, listed, paused_is, release, stamp, told, warning
-from tidegate.pause.workloads import Step, give_back
+from tidegate.pause.workloads import give_back
 from tidegate.resources.conditions import Refusal, ready, reconciling, stalled
 from tidegate.resources.pause import PauseMethod, PausePhase, PauseStatus
 
@@ -27,41 +28,67 @@ _REST_S: Final = 60.0
 def refuse(seen: Seen, status: PauseStatus, refusal: Refusal) -> Decision:
     """What may not be asked for is not done, and not gone on with."""
     held = own_holds(seen.observed.gates, seen.uid) if seen.observed is not None else {}
-    step = give_back(seen, status.workloads)
+    step, connector = give_back(seen, status.workloads), connectors.give_back(seen)
     conditions = paused_is(seen, status.conditions, False, refusal)
     conditions = stalled(conditions, reason=refusal.reason, message=refusal.message, **stamp(seen))
     status = cleared(status).model_copy(
-        update={"conditions": conditions, "phase": PausePhase.PENDING, "workloads": step.records}
+        update={
+            "conditions": conditions,
+            "phase": PausePhase.PENDING,
+            "workloads": step.records,
+            "connector": connector.record,
+        }
     )
-    happenings = (warning(seen, refusal), *step.happenings, *_troubles(seen, step))
-    action: Action | None = step.action
+    troubles = (*step.troubles, *([connector.trouble] if connector.trouble is not None else ()))
+    is_left = bool(step.records) or connector.record is not None
+    happenings = (warning(seen, refusal), *step.happenings, *connector.happenings, *_troubles(seen, troubles))
+    action: Action | None = step.action or connector.action
     if action is None and held:
         action = release(held)
-    elif action is None and not step.records and seen.has_finalizer and seen.observed is not None:
+    elif action is None and not is_left and seen.has_finalizer and seen.observed is not None:
         action = RemoveFinalizer()
-    goes_on = action is not None or (step.records and not step.troubles)
+    goes_on = action is not None or (is_left and not troubles)
     return Decision(status, action, happenings, again_after_s=0 if goes_on else seen.tick.idle_s)
 
 
-def scale_back(seen: Seen, status: PauseStatus, message: str) -> Decision | None:
-    """The next step of giving workloads their replicas back, which takes no Kafka; ``None``: all are back."""
+def start_again(seen: Seen, status: PauseStatus, message: str) -> Decision | None:
+    """The next step of giving workloads their replicas back and a connector its state, which takes no Kafka; ``None``:
+    all are back."""
+    if status.connector is not None:
+        connector = connectors.give_back(seen)
+        if connector.record is not None:
+            record = connector.record
+            text = f"{message}; connector {record.name} goes back to what it was ({record.state})"
+            status = status.model_copy(update={"connector": record})
+            troubles = (connector.trouble,) if connector.trouble is not None else ()
+            return _going_back(seen, status, text, connector.action, connector.happenings, troubles)
     step = give_back(seen, status.workloads)
     if not step.records:
         return None
     text = f"{message}; {listed([str(r.ref) for r in step.records])} go back to the replicas that they had"
-    status = _resuming(seen, status.model_copy(update={"workloads": step.records}), text)
-    happenings = (*told(seen, PausePhase.RESUMING, text), *step.happenings)
-    if not step.troubles:
-        return Decision(status, step.action, happenings, again_after_s=0)
-    conditions = stalled(
-        status.conditions, reason=step.troubles[0].reason, message=step.troubles[0].message, **stamp(seen)
-    )
+    status = status.model_copy(update={"workloads": step.records})
+    return _going_back(seen, status, text, step.action, step.happenings, step.troubles)
+
+
+def _going_back(
+    seen: Seen,
+    status: PauseStatus,
+    text: str,
+    action: Action | None,
+    happenings: tuple[KubeEvent, ...],
+    troubles: tuple[Refusal, ...],
+) -> Decision:
+    status = _resuming(seen, status, text)
+    happenings = (*told(seen, PausePhase.RESUMING, text), *happenings)
+    if not troubles:
+        return Decision(status, action, happenings, again_after_s=0 if action is None else seen.tick.quick_s)
+    conditions = stalled(status.conditions, reason=troubles[0].reason, message=troubles[0].message, **stamp(seen))
     status = status.model_copy(update={"conditions": conditions})
-    return Decision(status, step.action, (*happenings, *_troubles(seen, step)), seen.tick.active_s)
+    return Decision(status, action, (*happenings, *_troubles(seen, troubles)), seen.tick.active_s)
 
 
 def resume(seen: Seen, status: PauseStatus, observed: Observed, reason: str, message: str) -> Decision:
-    """Nothing is held any more, because nobody wants it or the time is over. The workloads are back already."""
+    """Nothing is held any more, because nobody wants it or the time is over. What was stopped is back already."""
     held = own_holds(observed.gates, seen.uid)
     if held:
         return _release_holds(seen, status, held, f"{message}; {len(held)} hold(s) are being released")
@@ -79,15 +106,13 @@ def leave(seen: Seen, status: PauseStatus, since: datetime) -> Decision:
         return Decision(seen.status)
     is_over = seen.abandoned or seen.now - since > seen.patience.deletion
     warnings: tuple[KubeEvent, ...] = ()
-    back = scale_back(seen, status, "it is being deleted")
+    back = start_again(seen, status, "it is being deleted")
     if back is not None:
-        step = give_back(seen, status.workloads)
-        if not (is_over and step.troubles):
+        left = _left_as_it_is(seen, status) if is_over else None
+        if left is None:
             return back
-        text = "; ".join(f"{r.ref} is left as it is: it had {r.replicas} replicas" for r in step.records)
-        text = f"{text} ({step.troubles[0].message}); kubectl scale gives them back"
-        warnings = (warning(seen, Refusal(REPLICAS_LEFT, text)),)
-    status = status.model_copy(update={"workloads": ()})
+        warnings = (warning(seen, left),)
+    status = status.model_copy(update={"workloads": (), "connector": None})
     if seen.abandoned:
         text = (
             f"{ABANDON} is set: it goes at once; what it still holds is released when its connection is next looked at"
@@ -114,9 +139,27 @@ def leave(seen: Seen, status: PauseStatus, since: datetime) -> Decision:
     return Decision(status, None, told(seen, PausePhase.RESUMING, text), seen.tick.active_s)
 
 
+def _left_as_it_is(seen: Seen, status: PauseStatus) -> Refusal | None:
+    """What is not given back because it can't be; ``None``: nothing stands against it."""
+    connector, step = connectors.give_back(seen), give_back(seen, status.workloads)
+    if connector.record is not None and connector.trouble is not None:
+        record = connector.record
+        text = (
+            f"connector {record.name} of Connect cluster {record.cluster} is left stopped: "
+            f"{connector.trouble.message}. It was {record.state} before; PUT /connectors/{record.name}/resume at its "
+            "workers resumes it"
+        )
+        return Refusal(connectors.CONNECTOR_LEFT, text)
+    if not step.troubles:
+        return None
+    text = "; ".join(f"{r.ref} is left as it is: it had {r.replicas} replicas" for r in step.records)
+    return Refusal(REPLICAS_LEFT, f"{text} ({step.troubles[0].message}); kubectl scale gives them back")
+
+
 def _let_go(seen: Seen, *happenings: KubeEvent) -> Decision:
-    """It may go. Where something else keeps it, it must not look as if it still had workloads to give back."""
-    status = seen.status.model_copy(update={"workloads": ()}) if seen.status.workloads else seen.status
+    """It may go. Where something else keeps it, it must not look as if it still had something to give back."""
+    has_any = bool(seen.status.workloads) or seen.status.connector is not None
+    status = seen.status.model_copy(update={"workloads": (), "connector": None}) if has_any else seen.status
     return Decision(status, RemoveFinalizer(), happenings)
 
 
@@ -125,7 +168,8 @@ def _holds_nothing(seen: Seen) -> bool:
 
     One that was changed from the agents to scaling releases its holds meanwhile; should it go before, they are swept.
     """
-    return seen.spec is not None and seen.spec.method is PauseMethod.SCALE and seen.status.method is PauseMethod.SCALE
+    methods = (PauseMethod.SCALE, PauseMethod.CONNECT)
+    return seen.spec is not None and seen.spec.method in methods and seen.status.method is seen.spec.method
 
 
 def _release_holds(seen: Seen, status: PauseStatus, held: Mapping[HoldKey, Held], message: str) -> Decision:
@@ -147,5 +191,5 @@ def _resuming(seen: Seen, status: PauseStatus, message: str) -> PauseStatus:
     )
 
 
-def _troubles(seen: Seen, step: Step) -> tuple[KubeEvent, ...]:
-    return tuple(warning(seen, trouble) for trouble in step.troubles)
+def _troubles(seen: Seen, troubles: tuple[Refusal, ...]) -> tuple[KubeEvent, ...]:
+    return tuple(warning(seen, trouble) for trouble in troubles)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import Field, StrictBool, StrictInt
 
 from tidegate.resources.base import PartitionSelections, ResourceModel, SharedConnectionRef, SpecModel, StatusModel
 from tidegate.resources.conditions import Conditions
+from tidegate.resources.connect import ConnectorRef
 from tidegate.resources.durations import parse_duration
 from tidegate.resources.fields import Count, Duration, GroupId, PositiveDuration, ResourceName, Timestamp
-from tidegate.resources.rules import immutable, matching, rule, unique
+from tidegate.resources.rules import Transition, immutable, matching, rule, unique
 
 
 class PauseMethod(StrEnum):
@@ -20,6 +21,7 @@ class PauseMethod(StrEnum):
     AUTO = "Auto"
     AGENT = "Agent"
     SCALE = "Scale"
+    CONNECT = "Connect"
 
 
 class WorkloadRef(ResourceModel):
@@ -57,8 +59,29 @@ WorkloadRefs = Annotated[
 ]
 
 
+_ADDRESS: Final = ("method", "connector", "connectionRef")
+
+
+def _is_by_connect(spec: Any) -> bool:
+    return isinstance(spec, dict) and spec.get("method") == PauseMethod.CONNECT
+
+
 class ConsumerGroupPauseSpec(SpecModel):
     """What is paused, how, and for how long."""
+
+    transitions: ClassVar[tuple[Transition, ...]] = (
+        Transition(
+            "self.method == 'Connect' ? oldSelf.method == 'Connect' && self.connectionRef == oldSelf.connectionRef && "
+            "(has(self.connector) ? has(oldSelf.connector) && self.connector == oldSelf.connector : true) : "
+            "oldSelf.method != 'Connect'",
+            "method Connect, connector and connectionRef stay as they are, so that what was stopped is found again: "
+            "make another ConsumerGroupPause",
+            lambda old, new: (
+                not (_is_by_connect(old) or _is_by_connect(new))
+                or all(old.get(field) == new.get(field) for field in _ADDRESS)
+            ),
+        ),
+    )
 
     connection_ref: SharedConnectionRef
     """The KafkaConnection through which the group is reached."""
@@ -87,7 +110,8 @@ class ConsumerGroupPauseSpec(SpecModel):
     method: PauseMethod = PauseMethod.AUTO
     """How the partitions are paused. Agent pauses single partitions in consumers that run the agent. Scale sets the
     replicas of the named workloads to 0 and back. Auto uses Agent and, where consumers of the group run no agent,
-    Scale, if workloads are named and partitions are not."""
+    Scale, if workloads are named and partitions are not. Connect stops a sink connector of Kafka Connect, and with it
+    the whole group."""
 
     workload_ref: WorkloadRef | None = None
     """The workload of this namespace whose pods are the group's consumers, for the method Scale. It must have replicas
@@ -95,6 +119,10 @@ class ConsumerGroupPauseSpec(SpecModel):
 
     workload_refs: WorkloadRefs | None = None
     """The same for a group whose consumers belong to several workloads. It excludes workloadRef."""
+
+    connector: ConnectorRef | None = None
+    """The sink connector whose tasks are the group's consumers, for the method Connect. The group is connect- and the
+    connector's name, unless the connector sets another one."""
 
     suspend: StrictBool = False
     """Resumes the partitions while the resource is kept."""
@@ -131,6 +159,27 @@ class ConsumerGroupPauseSpec(SpecModel):
     )
     def _whole_group_is_scaled(self) -> bool:
         return self.method is not PauseMethod.SCALE or self.partitions is None
+
+    @rule(
+        "(self.method == 'Connect') == has(self.connector)",
+        "method Connect and connector belong together: name the sink connector, or remove it and use another method",
+    )
+    def _connector_to_stop(self) -> bool:
+        return (self.method is PauseMethod.CONNECT) == (self.connector is not None)
+
+    @rule(
+        "self.method != 'Connect' || !has(self.partitions)",
+        "method Connect stops the whole connector, not single partitions of it: remove partitions",
+    )
+    def _whole_connector_is_stopped(self) -> bool:
+        return self.method is not PauseMethod.CONNECT or self.partitions is None
+
+    @rule(
+        "self.method != 'Connect' || (!has(self.workloadRef) && !has(self.workloadRefs))",
+        "method Connect stops a connector and scales nothing: remove workloadRef and workloadRefs",
+    )
+    def _nothing_is_scaled_beside(self) -> bool:
+        return self.method is not PauseMethod.CONNECT or not self.workloads
 
 
 # --- status -----------------------------------------------------------------------------------------------------------
@@ -233,6 +282,40 @@ class ScaledWorkload(ResourceModel):
         return WorkloadRef(api_version=self.api_version, kind=self.kind, name=self.name)
 
 
+class ConnectorGoal(StrEnum):
+    """What somebody has asked a connector to be."""
+
+    RUNNING = "Running"
+    PAUSED = "Paused"
+    STOPPED = "Stopped"
+
+
+class StoppedConnector(ResourceModel):
+    """The sink connector that is stopped; what it goes back to is written before anything is done to it."""
+
+    cluster: str
+    """The name of its Connect cluster in the KafkaConnection."""
+
+    name: str
+    """The connector's name."""
+
+    connection_uid: str
+    """The uid of the KafkaConnection, which distinguishes one that was created again from the old one."""
+
+    phase: PausePhase
+    """The phase of this connector. Paused means that Connect has stopped it. Degraded means that somebody else resumes
+    it again and again."""
+
+    state: ConnectorGoal
+    """The state to which it goes back. Where somebody else had stopped or paused it before, it stays so."""
+
+    stopped: Count = 0
+    """How often it was stopped within an hour."""
+
+    stopped_at: Timestamp | None = None
+    """When it was last stopped."""
+
+
 class PauseStatus(StatusModel):
     """The phase of the pause."""
 
@@ -269,6 +352,9 @@ class PauseStatus(StatusModel):
 
     workloads: Annotated[tuple[ScaledWorkload, ...], Field(max_length=20)] = ()
     """The workloads whose replicas are set to 0 for this pause, and the replicas that they get back."""
+
+    connector: StoppedConnector | None = None
+    """The sink connector that is stopped for this pause, and the state to which it goes back."""
 
     conditions: Conditions = ()
     """Ready is True when the state that this generation asks for is reached. Reconciling and Stalled are present while

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from tidegate.approval.reconcile import ApprovalReconciler
 from tidegate.approval.reconcile import Parts as ApprovalParts
+from tidegate.connect.rest import RestConnectWorkers
 from tidegate.connection.reconcile import ConnectionReconciler
 from tidegate.connection.reconcile import Parts as ConnectionParts
 from tidegate.discovery.feature import DiscoveryFeature
@@ -314,6 +315,7 @@ def _resetting(
 
 def _pauses(shared: Shared) -> LevelLoop:
     settings = shared.settings
+    unmanaged, deletion = timedelta(seconds=settings.unmanaged_after_s), timedelta(seconds=settings.deletion_limit_s)
     parts = PauseParts(
         kube=shared.kube,
         live=shared.live,
@@ -323,12 +325,10 @@ def _pauses(shared: Shared) -> LevelLoop:
         now=shared.clock.now,
         metrics=shared.metrics,
         tick=Tick(settings.pause_tick_s, settings.active_tick_s, settings.idle_tick_s),
-        patience=Patience(
-            unmanaged=timedelta(seconds=settings.unmanaged_after_s),
-            deletion=timedelta(seconds=settings.deletion_limit_s),
-        ),
+        patience=Patience(unmanaged=unmanaged, deletion=deletion),
         topics=shared.topics,
         workloads=KubeWorkloads(shared.api_client, shared.clock),
+        connect=RestConnectWorkers(),
     )
     return shared.looped(PAUSES, PauseReconciler(parts))
 

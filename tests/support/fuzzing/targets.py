@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from support.fuzzing import kafka, mirror, resources, stored, values
+from support.fuzzing import connect, kafka, mirror, resources, stored, values
 from support.fuzzing.target import Target
 
 TARGETS: Final[tuple[Target, ...]] = (
     *kafka.TARGETS,
+    *connect.TARGETS,
     *mirror.TARGETS,
     *stored.TARGETS,
     *resources.TARGETS,

@@ -8,6 +8,7 @@ import pytest
 
 from tidegate.connection.credentials import (
     UnusableSecret,
+    connect_clusters_in,
     connection_in,
     connection_with_mounts,
     digest_of,
@@ -149,6 +150,43 @@ def test_a_folder_that_is_a_link_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(FilesFailure, match="TIDEGATE_RUNTIME_DIRECTORY"):
         ConnectionFiles(tmp_path / "run")
+
+
+CONNECT = {
+    "name": "main",
+    "url": "https://connect:8083",
+    "trustedCertificates": [
+        {"secretName": "ca", "certificate": "ca.crt"},
+        {"secretName": "ca", "certificate": "old.crt"},
+    ],
+    "authentication": {
+        "username": "me",
+        "passwordSecret": {"secretName": "connect", "password": "pw"},
+    },
+}
+
+
+def test_what_connects_workers_need_is_read_and_is_not_for_jobs(tmp_path: Path) -> None:
+    spec = spec_of(connect=[CONNECT, {"name": "plain", "url": "http://connect:8083"}])
+
+    assert keys_by_secret(spec) == {"ca": ("ca.crt", "old.crt"), "connect": ("pw",)}
+    assert keys_for_kafka(spec) == keys_for_registry(spec) == {}
+    contents = file_contents(spec, {"ca": {"ca.crt": PEM, "old.crt": PEM}, "connect": {"pw": b"secret"}})
+    files = ConnectionFiles(tmp_path / "files")
+    folder = files.put("uid", contents)
+    clusters = connect_clusters_in(spec, folder)
+    main, plain = clusters["main"], clusters["plain"]
+    assert (main.url, main.username) == ("https://connect:8083", "me")
+    assert main.password_file is not None
+    assert main.password_file.read_bytes() == b"secret"
+    assert main.ca_file is not None
+    assert main.ca_file.read_bytes().count(b"BEGIN") == 2
+    assert (plain.ca_file, plain.password_file, plain.username) == (None, None, "")
+
+
+def test_a_secret_of_connects_workers_that_is_not_there_is_named() -> None:
+    with pytest.raises(UnusableSecret, match=r"spec.connect\[0\].authentication.passwordSecret.*Secret connect"):
+        file_contents(spec_of(connect=[CONNECT]), {"ca": {"ca.crt": PEM, "old.crt": PEM}, "connect": None})
 
 
 def test_a_schema_registry_has_secrets_of_its_own() -> None:

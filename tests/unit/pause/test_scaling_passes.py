@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from support.fake_kafka import FakeConsumer
 from support.fake_kube import FakeKube
 from support.killed import Killed
-from support.pause_world import World
+from support.pause_world import World, condition, status
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import GroupType
 from tidegate.kube.ports import PAUSES, KubeFailure
@@ -60,19 +60,6 @@ def keda(world: World) -> str | None:
     found = world.workloads.scaled_object("ns", APP)
     assert found is not None
     return found.paused_replicas
-
-
-def status(world: World, name: str = "p") -> Mapping[str, Any]:
-    body = world.body_of(name)
-    assert body is not None
-    return dict(body["status"])
-
-
-def condition(world: World, kind: str, name: str = "p") -> tuple[str, str, str]:
-    return next(
-        ((c["status"], c["reason"], c["message"]) for c in status(world, name)["conditions"] if c["type"] == kind),
-        ("", "", ""),
-    )
 
 
 def test_what_it_goes_back_to_is_written_before_it_is_scaled() -> None:
@@ -125,24 +112,8 @@ STEPS = 10
 def test_a_process_may_die_before_any_step_and_again_before_a_later_one(first: int) -> None:
     for second in (None, *range(STEPS)):
         world = made(keda=True, paused_replicas="2")
-        world.ask(**BY_SCALE)
-        for dies_in in (first, second):
-            world.steps.dies_in = dies_in
-            try:
-                world.passes()
-                if world.body is not None and not world.body["metadata"].get("deletionTimestamp"):
-                    world.drop()
-                world.passes()
-            except Killed:
-                world.reconciler = world.fresh_reconciler()
-        world.steps.dies_in = None
-        body = world.body
-        if body is not None and not body["metadata"].get("deletionTimestamp"):
-            world.passes()
+        for _ in world.begin_and_end(first, second, **BY_SCALE):
             assert (world.phase, replicas(world), keda(world)) == ("Paused", 0, "0")
-            world.drop()
-        world.passes()
-        assert world.body is None
         assert (replicas(world), keda(world)) == (3, "2"), (first, second)
         world.close()
 

@@ -1,0 +1,1 @@
+"""Kafka Connect: what Tidegate asks of its workers."""

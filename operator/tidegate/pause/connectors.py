@@ -1,0 +1,216 @@
+"""How a sink connector is stopped and goes back to what it was, step by step. Pure.
+
+As with workloads (:mod:`tidegate.pause.workloads`), what it goes back to is recorded in the pause's status before
+anything is done to it. A record's phase: ``Pausing`` until it was seen stopped, ``Paused`` from then on, ``Degraded``
+while somebody else resumes it again and again, ``Resuming`` from the moment it is to go back. Of several pauses the
+last one that lets go gives it back; who comes while it is stopped takes over what the others have recorded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from tidegate.connect.ports import FAILED, PAUSED, RUNNING, STOPPED, Connector, TargetState
+from tidegate.kube.ports import EventType, KubeEvent
+from tidegate.pause.model import LookedAtConnector, Seen, SetConnector
+from tidegate.resources.conditions import Refusal
+from tidegate.resources.pause import ConnectorGoal, ConsumerGroupPauseSpec, PausePhase, StoppedConnector
+
+CONNECTOR_NOT_FOUND: Final = "ConnectorNotFound"
+CONNECTOR_UNSETTLED: Final = "ConnectorUnsettled"
+CONNECTOR_FAILED: Final = "ConnectorFailed"
+NOT_A_SINK: Final = "NotASinkConnector"
+OTHER_GROUP: Final = "GroupOfConnector"
+CONNECT_TOO_OLD: Final = "ConnectTooOld"
+CONNECTOR_LEFT: Final = "ConnectorLeft"
+STOPPING_CONNECTOR: Final = "StoppingConnector"
+RESUMING_CONNECTOR: Final = "ResumingConnector"
+
+MOST_STOPS: Final = 4
+WITHIN: Final = timedelta(hours=1)
+"""So often within this time it is stopped, and not more often, whoever resumes it."""
+
+_SETTLED: Final = frozenset({RUNNING, PAUSED, STOPPED, FAILED})
+"""What a connector is while nothing of it changes. Just after workers have started or gone it is none of these, and
+nobody tells what it shall be."""
+
+_BACK: Final = {ConnectorGoal.RUNNING: TargetState.RUNNING, ConnectorGoal.PAUSED: TargetState.PAUSED}
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorStep:
+    """What the connector needs next. ``record`` goes to the status before ``action`` is done.
+
+    ``is_stopped``: Connect says that it is stopped and has no tasks.
+    """
+
+    record: StoppedConnector | None
+    action: SetConnector | None = None
+    happenings: tuple[KubeEvent, ...] = ()
+    trouble: Refusal | None = None
+    is_stopped: bool = False
+
+
+# --- stopped ----------------------------------------------------------------------------------------------------------
+
+
+def stop(seen: Seen, spec: ConsumerGroupPauseSpec, *, has_members: bool) -> ConnectorStep:
+    """Stop it. ``has_members``: whether the group of the spec has any."""
+    looked, record = seen.connector, seen.status.connector
+    trouble = looked.trouble or _left(looked, record)
+    if trouble is None and record is None:
+        trouble = _not_for_it(looked, spec, has_members=has_members)
+    if trouble is not None:
+        return ConnectorStep(record, trouble=trouble)
+    connector, cluster = looked.connector, looked.cluster
+    if connector is None or cluster is None or spec.connector is None:
+        text = f"{spec.connector} is gone: Connect has deleted it, and nothing of it runs"
+        return ConnectorStep(record, trouble=Refusal(CONNECTOR_NOT_FOUND, text))
+    record = _recorded(seen, record, connector)
+    if record.phase is not PausePhase.PAUSING:
+        return ConnectorStep(record, is_stopped=connector.is_stopped)
+    action = SetConnector(cluster, connector.name, TargetState.STOPPED)
+    happening = _told(seen, record, STOPPING_CONNECTOR, "is asked to stop, and goes back to {state} afterwards")
+    # While it stops, asking again would change nothing.
+    if connector.state == STOPPED or connector.state not in _SETTLED:
+        return ConnectorStep(record)
+    return ConnectorStep(record, action, happening)
+
+
+def _not_for_it(looked: LookedAtConnector, spec: ConsumerGroupPauseSpec, *, has_members: bool) -> Refusal | None:
+    """Why a connector that this pause has not touched yet is left alone: a list of checks, the first one counts."""
+    connector, group = looked.connector, spec.group
+    if connector is None:
+        return Refusal(CONNECTOR_NOT_FOUND, f"spec.connector: there is no {spec.connector}: look at its name")
+    if connector.kind != "sink":
+        text = f"spec.connector: {spec.connector} is a {connector.kind} connector, which has no consumer group to pause"
+        return Refusal(NOT_A_SINK, text)
+    if "${" in connector.group:
+        text = (
+            f"spec.connector: the group of {spec.connector} is set by a variable in consumer.override.group.id, which "
+            "Connect does not tell: write the id itself there"
+        )
+        return Refusal(OTHER_GROUP, text)
+    if connector.consumer_group != group:
+        text = f"spec.group: {spec.connector} reads as group {connector.consumer_group}, not as {group}: name that one"
+        return Refusal(OTHER_GROUP, text)
+    if connector.state not in _SETTLED:
+        text = f"{spec.connector} is {connector.state or 'not started'}: it waits until its workers are settled"
+        return Refusal(CONNECTOR_UNSETTLED, text)
+    if connector.state == FAILED:
+        text = (
+            f"{spec.connector} has failed, and Connect does not tell whether it is to run: look at its status, restart "
+            "it or stop it"
+        )
+        return Refusal(CONNECTOR_FAILED, text)
+    if RUNNING in connector.tasks and not has_members:
+        # The worker's own configuration can set the group, and Connect does not tell it.
+        text = (
+            f"{spec.connector} runs, and group {group} has no member: it has not joined yet, or consumer.group.id in "
+            "the worker's configuration names another group"
+        )
+        return Refusal(OTHER_GROUP, text)
+    if looked.can_stop is False:
+        text = "its workers can't stop connectors, as they can since Kafka 3.5: upgrade them, or use another method"
+        return Refusal(CONNECT_TOO_OLD, f"spec.connector: {spec.connector}: {text}")
+    return None
+
+
+def _left(looked: LookedAtConnector, record: StoppedConnector | None) -> Refusal | None:
+    """Why what is recorded can't be reached any more."""
+    if record is None or record.connection_uid == looked.connection_uid:
+        return None
+    text = (
+        f"connector {record.name} of Connect cluster {record.cluster} was stopped through a KafkaConnection that was "
+        f"deleted since; it was {record.state} before"
+    )
+    return Refusal(CONNECTOR_LEFT, text)
+
+
+def _recorded(seen: Seen, record: StoppedConnector | None, connector: Connector) -> StoppedConnector:
+    is_down = connector.state == STOPPED
+    if record is None:
+        return _first_record(seen.connector, connector, is_down=is_down)
+    if connector.state not in _SETTLED:
+        return record.model_copy(update={"phase": PausePhase.PAUSING})
+    if is_down:
+        if record.phase in (PausePhase.PAUSED, PausePhase.PAUSING) and not connector.is_stopped:
+            return record
+        if record.phase is PausePhase.PAUSING and record.state is not ConnectorGoal.STOPPED:
+            record = _counted(record, seen.now)
+        return record.model_copy(update={"phase": PausePhase.PAUSED})
+    was_undone = record.phase in (PausePhase.PAUSED, PausePhase.DEGRADED)
+    is_contested = (
+        was_undone
+        and record.stopped >= MOST_STOPS
+        and record.stopped_at is not None
+        and seen.now - record.stopped_at < WITHIN
+    )
+    # What somebody asks for meanwhile is what it goes back to.
+    state = _goal(connector) if was_undone else record.state
+    phase = PausePhase.DEGRADED if is_contested else PausePhase.PAUSING
+    return record.model_copy(update={"phase": phase, "state": state})
+
+
+def _first_record(looked: LookedAtConnector, connector: Connector, *, is_down: bool) -> StoppedConnector:
+    """What it goes back to. Stopped for another pause, it goes back to what that one has recorded."""
+    other = looked.others[0] if looked.others and is_down else None
+    return StoppedConnector(
+        cluster=looked.cluster.name if looked.cluster is not None else "",
+        name=connector.name,
+        connection_uid=looked.connection_uid,
+        phase=PausePhase.PAUSED if connector.is_stopped else PausePhase.PAUSING,
+        state=other.state if other is not None else _goal(connector),
+    )
+
+
+def _goal(connector: Connector) -> ConnectorGoal:
+    return {STOPPED: ConnectorGoal.STOPPED, PAUSED: ConnectorGoal.PAUSED}.get(connector.state, ConnectorGoal.RUNNING)
+
+
+def _counted(record: StoppedConnector, now: datetime) -> StoppedConnector:
+    is_new = record.stopped_at is None or now - record.stopped_at >= WITHIN
+    count = 1 if is_new else record.stopped + 1
+    return record.model_copy(update={"stopped": count, "stopped_at": now.replace(microsecond=0)})
+
+
+# --- and back ---------------------------------------------------------------------------------------------------------
+
+
+def give_back(seen: Seen) -> ConnectorStep:
+    """Back to what it was; then it has no record any more. What somebody has resumed meanwhile stays so."""
+    looked, record = seen.connector, seen.status.connector
+    if record is None:
+        return ConnectorStep(None)
+    resuming = record.model_copy(update={"phase": PausePhase.RESUMING})
+    trouble = looked.trouble or _left(looked, record)
+    if trouble is not None:
+        return ConnectorStep(resuming, trouble=trouble)
+    connector, back = looked.connector, _BACK.get(record.state)
+    if connector is None or back is None or looked.cluster is None:
+        return ConnectorStep(None)
+    may_stop_yet = record.phase is PausePhase.PAUSING and (connector.state, back) == (RUNNING, TargetState.RUNNING)
+    if may_stop_yet and seen.has_finalizer:
+        # What has not answered to being asked to stop would do so after it was given up.
+        return ConnectorStep(resuming, SetConnector(looked.cluster, connector.name, back))
+    if connector.state not in _SETTLED:
+        return ConnectorStep(resuming)
+    if connector.state != STOPPED:
+        return ConnectorStep(None)
+    if record.phase is not PausePhase.RESUMING:
+        # Another pause that lets go meanwhile sees by this that it is the last.
+        return ConnectorStep(resuming)
+    if any(other.phase is not PausePhase.RESUMING for other in looked.others):
+        return ConnectorStep(None)
+    action = SetConnector(looked.cluster, connector.name, back)
+    return ConnectorStep(resuming, action, _told(seen, record, RESUMING_CONNECTOR, "goes back to {state}"))
+
+
+def _told(seen: Seen, record: StoppedConnector, reason: str, text: str) -> tuple[KubeEvent, ...]:
+    key = f"{seen.generation}/{reason}/{record.name}/{record.stopped}/{record.stopped_at}"
+    said = text.format(state=record.state)
+    return (
+        KubeEvent(EventType.NORMAL, reason, f"connector {record.name} of Connect cluster {record.cluster} {said}", key),
+    )
