@@ -9,11 +9,19 @@ from typing import Final
 
 from tidegate.offset_mirror.course import Course
 from tidegate.printable import visible
-from tidegate.resources.offset_mirror import CopyState, MirrorCounts, MirroredTopicStatus, MirrorLag, WorstPartition
+from tidegate.resources.offset_mirror import (
+    CopyState,
+    MirrorCounts,
+    MirroredTopicStatus,
+    MirrorLag,
+    WorstPartition,
+)
 
 WITHIN_S: Final = 10.0
 """A copy that had, so long ago at most, all that the source had then is in sync."""
 _WORST: Final = 10
+_MOST_WRITERS: Final = 1000
+"""As many producer ids as a status may name."""
 _BADNESS: Final = (
     CopyState.IN_SYNC,
     CopyState.SOURCE_GONE,
@@ -104,9 +112,11 @@ def _writers(topic: MirroredTopicStatus, courses: list[Course]) -> tuple[int, ..
     written = [course.producer_id for course in courses if not course.drifted]
     found = {producer_id for producer_id in written if producer_id is not None}
     is_whole = len(courses) >= topic.partitions and None not in written
-    if is_whole:
-        return tuple(sorted(found))
-    return None if topic.writers is None else tuple(sorted({*topic.writers, *found}))
+    if not is_whole and topic.writers is None:
+        return None
+    all_of_them = found if is_whole else {*(topic.writers or ()), *found}
+    # There are no more ids than that; a job's report can name others.
+    return tuple(sorted(all_of_them)) if len(all_of_them) <= _MOST_WRITERS else None
 
 
 def _seconds(courses: Collection[Course], now_s: float) -> int | None:
