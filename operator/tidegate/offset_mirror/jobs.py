@@ -135,7 +135,7 @@ class MirrorJobs:
             order = replace(wanted.order, launch=name_of_launch(document, number))
             await self._write(body, document, order)
             memory.order, memory.fresh, memory.trouble = order, order.launch, ""
-            memory.last = _unheard(order)
+            memory.last, memory.again_at_s = _unheard(order), 0.0
             _log.info("%s: job %s is ordered, for %d task(s): %s", label_of(body), order.launch, order.tasks, step.why)
             return MirrorJob(name=order.launch, tasks=order.tasks), False
         order = step.order

@@ -96,6 +96,20 @@ def test_a_task_that_ended_while_its_job_goes_on_takes_another_job(
     world.copied()
 
 
+def test_a_job_that_another_order_has_replaced_is_not_taken_for_the_one_that_died(
+    world: SparkWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate.offset_mirror.jobs.FIRST_BACKOFF_S", 1000.0)
+    world.copied()
+    world.job_runner.last.kill()
+    world.passes(lambda: "another one is started soon" in str(world.status.job))
+    world.spec["rateLimit"] = {"bytesPerSecond": 1_000_000}
+    world.one_pass()
+    world.passes(lambda: len(world.job_runner.started) == 2)
+    world.copied()
+    assert len(world.job_runner.started) == 2
+
+
 # --- documents that can't be written ----------------------------------------------------------------------------------
 
 
