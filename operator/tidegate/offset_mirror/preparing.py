@@ -59,8 +59,7 @@ def prepare(
     """Bring the target's topics as far as one look allows; a topic that the target refuses is halted, and no other.
     ``names``: the source's topics that are wanted; ``may_write``: whether it is this process's turn; ``taken_back``: of
     the mirror in the other direction that has failed over; ``ids``: this one's producer ids; ``copying``: topics to
-    whose copies something is still appended, by the places that are known of them: where one was deleted, it is not
-    created again before that has ended. Raises ``KafkaFailure``.
+    whose copies somebody may append by a place that is known: none is created again before. Raises ``KafkaFailure``.
     """
     adoption = NOTHING if taken_back is None else adopted(taken_back, names, target, known, ids)
     known = {**known, **adoption.rows}
@@ -77,7 +76,7 @@ def prepare(
     changed: dict[str, str] = {}
     for name, topic in names.items():
         comes_or_goes = name not in source_settings or (name in there and name not in target_settings)
-        if comes_or_goes or name in adoption.unseen:
+        if comes_or_goes or name in adoption.unseen or (name in copying and name not in there):
             preparing.append(name)
             continue
         sides = Sides(
@@ -97,19 +96,12 @@ def prepare(
             case Halted():
                 halted[name] = step
             case Create() | AddPartitions() | Configure():
-                if not may_write():  # it may have become another process's turn since it looked
-                    raise Unavailable(f"topic {name} is not made ready: nothing may be written now")
-                if isinstance(step, Create) and name in copying:
-                    preparing.append(name)
+                if refused := _made_ready(target, step, may_write):
+                    halted[name] = refused
                     continue
-                try:
-                    _do(target, step)
-                except (NotAuthorized, Refused) as failure:
-                    halted[name] = Halted(str(failure), drifted=False)
-                else:
-                    preparing.append(name)
-                    if name in there and not _touches_copying(step):
-                        changed[name] = there[name].topic_id
+                preparing.append(name)
+                if name in there and not _touches_copying(step):
+                    changed[name] = there[name].topic_id
             case _ as never:
                 assert_never(never)
     gone = frozenset(known) - frozenset(names)
@@ -120,6 +112,19 @@ def wanted_topics(source: MirrorCluster, spec: MirroredTopics, allowed: Collecti
     """The source's topics that are to be copied. Raises ``KafkaFailure``."""
     topics = source.topics()
     return {name: topics[name] for name in wanted(topics, spec, *(allow.topics for allow in allowed))}
+
+
+def _made_ready(
+    target: MirrorCluster, step: Create | AddPartitions | Configure, may_write: Callable[[], bool]
+) -> Halted | None:
+    """Why the target refuses, where it does. Raises ``KafkaFailure``."""
+    if not may_write():  # it may have become another process's turn since it looked
+        raise Unavailable(f"topic {step.name} is not made ready: nothing may be written now")
+    try:
+        _do(target, step)
+    except (NotAuthorized, Refused) as failure:
+        return Halted(str(failure), drifted=False)
+    return None
 
 
 def _touches_copying(step: Step) -> bool:

@@ -120,6 +120,8 @@ class ReportedPartitions(Partitions):
         self._claimed_at_s: float | None = None
         self._reads_since_s: float | None = None
         """Since when all reports could be read, without a break."""
+        self._launch = ""
+        """Of the reports that were read last."""
         self._followed: dict[TopicPartition, ReportedCopying] = {}
 
     def _begun(self, partition: TopicPartition, topic: Copied) -> Partition:
@@ -144,11 +146,19 @@ class ReportedPartitions(Partitions):
         """Whether some task has said nothing for long, though it could have been heard. One that has never said
         anything may wait for a place, which another job would not have either."""
         since_s, now_s = self._reads_since_s, self._limits.now_s()
-        return since_s is not None and any(now_s - max(at_s, since_s) > LOST_S for _, at_s in self._heard())
+        if since_s is None:
+            return False
+        said = [(report, at_s) for report, at_s in self._last_words() if report.attempt]
+        heard = [since_s if at_s is None else max(at_s, since_s) for _, at_s in said]
+        return any(now_s - at_s > LOST_S for at_s in heard)
 
     def _heard(self) -> list[tuple[Report, float]]:
         """What the tasks have said last, of those that have said something since this process listens."""
-        return [(report, at_s) for report, at_s in self._reports.last().values() if at_s is not None]
+        return [(report, at_s) for report, at_s in self._last_words() if at_s is not None]
+
+    def _last_words(self) -> list[tuple[Report, float | None]]:
+        """Of the newest launch: one read may have come too late, with reports of the one before."""
+        return [words for (launch, _), words in self._reports.last().items() if launch == self._launch]
 
     async def _look(self) -> int:
         """The reports first, then where the target's logs end, then where the source's do."""
@@ -172,6 +182,7 @@ class ReportedPartitions(Partitions):
 
     def _hear(self, reports: Sequence[Report], at_s: float) -> None:
         last = self._reports.last()
+        self._launch = next((report.launch for report in reports), "")
         for place, report in enumerate(reports):
             key = report.launch, place
             if key not in last:

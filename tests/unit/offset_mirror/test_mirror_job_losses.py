@@ -11,7 +11,8 @@ import pytest
 
 from support.fake_kube import FakeKube
 from support.mirror.passes import CREATED, SparkWorld, failed_over
-from tidegate.jobs.runner import RunnerState, RunnerStatus
+from tidegate.jobs.errors import RunnerFailure
+from tidegate.jobs.runner import Launch, RunnerState, RunnerStatus
 from tidegate.kube.ports import MIRRORS, Conflict, Kind, Kube, KubeFailure, Object, uid_of
 from tidegate.offset_mirror.order import name_of_document, name_of_report
 from tidegate.offset_mirror.report import Report, encode_report
@@ -80,15 +81,22 @@ class Fickle:
         return getattr(self._kube, name)
 
 
+@pytest.mark.parametrize("is_away", [False, True])
 def test_a_task_that_ended_while_its_job_goes_on_takes_another_job(
-    world: SparkWorld, monkeypatch: pytest.MonkeyPatch
+    is_away: bool, world: SparkWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The driver waits for the other tasks, which go on for ever."""
     monkeypatch.setattr("tidegate.offset_mirror.reported.LOST_S", 0.5)
     fickle = Fickle(world.kube)
     world.job_runner.kube = cast("Kube", fickle)
     world.copied()
+    if is_away:
+        world.run(world.reconciler.stop())
+        world.restart()
     fickle.is_suspended.set()
+    deadline_s = time.monotonic() + 10
+    while fickle.is_suspended.is_set() and time.monotonic() < deadline_s:
+        time.sleep(0.01)
     world.passes(lambda: len(world.job_runner.started) > 1)
     for number in range(2):
         world.here.write("t", 3, number)
@@ -108,6 +116,18 @@ def test_a_job_that_another_order_has_replaced_is_not_taken_for_the_one_that_die
     world.passes(lambda: len(world.job_runner.started) == 2)
     world.copied()
     assert len(world.job_runner.started) == 2
+
+
+def test_a_start_whose_answer_is_lost_starts_one_job(world: SparkWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = world.job_runner.start
+
+    def unanswered(launch: Launch) -> None:
+        start(launch)
+        raise RunnerFailure("the API server does not answer")
+
+    monkeypatch.setattr(world.job_runner, "start", unanswered)
+    world.copied()
+    assert len(world.job_runner.started) == 1
 
 
 # --- documents that can't be written ----------------------------------------------------------------------------------
