@@ -118,6 +118,7 @@ class Operator:
     kube: KubeClient
     executor: ThreadPoolExecutor
     patient_executor: ThreadPoolExecutor
+    connect_executor: ThreadPoolExecutor
     freshness: health.Freshness
     connection_changed: Callable[[Object], None]
     """Told of each KafkaConnection that a watch tells of, once its loop was."""
@@ -265,6 +266,7 @@ class Operator:
         self.lister.shutdown(wait=False, cancel_futures=True)
         self.executor.shutdown(wait=False, cancel_futures=True)
         self.patient_executor.shutdown(wait=False, cancel_futures=True)
+        self.connect_executor.shutdown(wait=False, cancel_futures=True)
         self.files.close()
         self.servers.stop()
         _log.info("stopped")

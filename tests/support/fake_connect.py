@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tidegate.connect.ports import (
+    FAILED,
     PAUSED,
     RUNNING,
     STOPPED,
@@ -24,7 +25,8 @@ class FakeConnectWorkers:
     """Implements `tidegate.connect.ports.ConnectWorkers`, for one cluster. Thread-safe.
 
     `create`, `delete` and `asked` are what others do. ``told`` hears of each change of a connector. ``failure``: what
-    each call ends with. ``before``: called before Tidegate sets a state, and may raise.
+    each call ends with. ``before``: called before Tidegate sets a state, and may raise. ``stale``: what is told of a
+    connector by a worker who has not read of its last change yet.
     """
 
     def __init__(self, *, knows_stop: bool = True) -> None:
@@ -32,6 +34,7 @@ class FakeConnectWorkers:
         self._connectors: dict[str, Connector] = {}
         self._knows_stop = knows_stop
         self.failure: ConnectFailure | None = None
+        self.stale: dict[str, Connector] = {}
         self.told: Callable[[Connector], None] = lambda _: None
         self.before: Callable[[str, TargetState], None] = lambda _name, _state: None
 
@@ -57,7 +60,7 @@ class FakeConnectWorkers:
     def look(self, cluster: ConnectCluster, name: str) -> Connector | None:
         self._answers(cluster)
         with self._lock:
-            return self._connectors.get(name)
+            return self.stale.get(name) or self._connectors.get(name)
 
     def can_stop(self, cluster: ConnectCluster, name: str) -> bool:
         # Workers tell of the path, whatever the name in it.
@@ -80,6 +83,10 @@ class FakeConnectWorkers:
     def _put(self, name: str, state: TargetState) -> None:
         with self._lock:
             there = self._connectors[name]
+            if there.state == FAILED:
+                # Its tasks are what is asked for; it itself stays as it is until it is restarted.
+                self._connectors[name] = replace(there, tasks=() if state is TargetState.STOPPED else there.tasks)
+                return
             if there.state == STOPPED and state is TargetState.PAUSED:
                 tasks: tuple[str, ...] = ()  # they are made once it runs
             else:

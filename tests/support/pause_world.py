@@ -79,6 +79,7 @@ class World:
         self._note_control()
         # One thread for everything: the fake's clock knows no others.
         self.executor = ThreadPoolExecutor(1)
+        self.connect_executor = ThreadPoolExecutor(1)
         self.metrics = Metrics()
         self.live = LiveConnections()
         self.kube.create(CONNECTIONS, "ns", "kafka", {"bootstrapServers": "127.0.0.1:9092"}, CREATED)
@@ -114,6 +115,7 @@ class World:
                 observer=observer,
                 executor=self.executor,
                 patient_executor=self.executor,
+                connect_executor=self.connect_executor,
                 now=self.clock.now,
                 metrics=self.metrics,
                 topics=TopicsOfConnections(self.executor, 100 * tick_s, self.live.topics_checked, self.live.is_frozen),
@@ -205,6 +207,7 @@ class World:
 
     def close(self) -> None:
         self.executor.shutdown()
+        self.connect_executor.shutdown()
         self.kafka.close()
 
 

@@ -31,7 +31,8 @@ def decode_connector(name: str, described: bytes, status: bytes) -> Connector:
     if not isinstance(config, dict) or not isinstance(tasks, list) or len(tasks) > MOST_TASKS:
         raise BadAnswer
     group, kind = config.get(_GROUP, ""), told.get("type")
-    if not isinstance(group, str) or len(group) > _MOST_GROUP:
+    # It is told in messages, which people read in terminals. Nor is half a character of UTF-16 any text.
+    if not isinstance(group, str) or len(group) > _MOST_GROUP or not group.isprintable():
         raise BadAnswer
     return Connector(
         name=name,

@@ -11,7 +11,7 @@ import http.client
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
@@ -32,6 +32,9 @@ MOST_BYTES: Final = 4 * 1024 * 1024
 _TRY_AGAIN: Final = frozenset({HTTPStatus.CONFLICT, HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
 """Beside those of 500 and above. Conflict: the workers are rebalancing."""
 
+_HUNG_UP: Final = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
+"""Of TLS's failures those that are nobody's refusal: who was there has gone."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
@@ -46,12 +49,16 @@ class _Answer:
 class RestConnectWorkers:
     """Implements ``tidegate.connect.ports.ConnectWorkers``.
 
-    ``timeout_s``, ``whole_s``: :data:`TIMEOUT_S` and :data:`WHOLE_S`.
+    ``timeout_s``, ``whole_s``: :data:`TIMEOUT_S` and :data:`WHOLE_S`. ``may_write``: whether it is this process's turn,
+    asked before each request that sets something; Connect can't tell a successor's from it.
     """
 
-    def __init__(self, timeout_s: float = TIMEOUT_S, whole_s: float = WHOLE_S) -> None:
+    def __init__(
+        self, timeout_s: float = TIMEOUT_S, whole_s: float = WHOLE_S, *, may_write: Callable[[], bool] = lambda: True
+    ) -> None:
         self._timeout_s = timeout_s
         self._whole_s = whole_s
+        self._may_write = may_write
 
     def look(self, cluster: ConnectCluster, name: str) -> Connector | None:
         described = self._request(cluster, "GET", _path(name))
@@ -76,6 +83,8 @@ class RestConnectWorkers:
         raise _unexpected(cluster, answer.code)
 
     def set_state(self, cluster: ConnectCluster, name: str, state: TargetState) -> None:
+        if not self._may_write():
+            raise ConnectUnavailable("this process does not hold the Lease: PUT was not sent")
         answer = self._request(cluster, "PUT", _path(name, state))
         if answer.is_not_found:
             raise ConnectRefused(f"Connect cluster {cluster.name} at {cluster.url} has no connector {name}")
@@ -95,6 +104,10 @@ class RestConnectWorkers:
                     # What was cut off is shorter than was said, which the reader of a bounded part does not mind.
                     if answer.length and len(body) <= MOST_BYTES:
                         raise http.client.IncompleteRead(body)
+        except _HUNG_UP as error:
+            raise ConnectUnavailable(
+                f"Connect cluster {cluster.name} does not answer at {cluster.url}: {type(error).__name__}"
+            ) from None
         except ssl.SSLError as error:
             why = error.reason.replace("_", " ").lower() if error.reason else "TLS failed"
             raise ConnectRefused(

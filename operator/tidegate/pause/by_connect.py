@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tidegate.pause.connectors import ConnectorStep, stop
-from tidegate.pause.model import Decision, Observed, Seen
+from tidegate.pause.model import Decision, LookedAtConnector, Observed, Seen
 from tidegate.pause.release import refuse
 from tidegate.pause.report import PAUSING
 from tidegate.pause.whole_group import Stopping, decided, not_allowed, without_members
@@ -36,8 +36,15 @@ def pause(seen: Seen, spec: ConsumerGroupPauseSpec, status: PauseStatus, observe
         troubles=(step.trouble,) if step.trouble is not None else (),
         is_down=step.is_stopped,
         since=record.stopped_at if record is not None else None,
+        is_slow=_is_slow(seen.connector),
     )
     return decided(seen, spec, status, observed, stopping, phase, why)
+
+
+def _is_slow(looked: LookedAtConnector) -> bool:
+    """Whether its workers take longer than they do on a good day."""
+    is_late = looked.asked is not None and not looked.is_recent
+    return is_late or looked.unanswered is not None
 
 
 def _phase(
@@ -55,7 +62,9 @@ def _phase(
         )
         return PausePhase.DEGRADED, Refusal(RESUMED_BY_OTHERS, text)
     if not step.is_stopped:
-        return PausePhase.PAUSING, Refusal(PAUSING, f"{spec.connector} is being stopped")
+        unanswered = seen.connector.unanswered
+        why = f": {unanswered[1].message}" if unanswered is not None else ""
+        return PausePhase.PAUSING, Refusal(PAUSING, f"{spec.connector} is being stopped{why}")
     advice = "They are not this connector's tasks, or belong to a worker that was cut off: stop them"
     since = record.stopped_at if record is not None else None
     return without_members(seen, spec, observed, since, f"{spec.connector} is stopped", advice)

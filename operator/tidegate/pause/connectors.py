@@ -13,7 +13,9 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from tidegate.connect.ports import FAILED, PAUSED, RUNNING, STOPPED, Connector, TargetState
+from tidegate.kafka.names import is_allowed
 from tidegate.kube.ports import EventType, KubeEvent
+from tidegate.kube.unreadable import ABANDON
 from tidegate.pause.model import LookedAtConnector, Seen, SetConnector
 from tidegate.resources.conditions import Refusal
 from tidegate.resources.pause import ConnectorGoal, ConsumerGroupPauseSpec, PausePhase, StoppedConnector
@@ -35,6 +37,8 @@ WITHIN: Final = timedelta(hours=1)
 _SETTLED: Final = frozenset({RUNNING, PAUSED, STOPPED, FAILED})
 """What a connector is while nothing of it changes. Just after workers have started or gone it is none of these, and
 nobody tells what it shall be."""
+
+_RESTART: Final = "look at its status, and restart it"
 
 _BACK: Final = {ConnectorGoal.RUNNING: TargetState.RUNNING, ConnectorGoal.PAUSED: TargetState.PAUSED}
 
@@ -61,29 +65,45 @@ def stop(seen: Seen, spec: ConsumerGroupPauseSpec, *, has_members: bool) -> Conn
     looked, record = seen.connector, seen.status.connector
     trouble = looked.trouble or _left(looked, record)
     if trouble is None and record is None:
-        trouble = _not_for_it(looked, spec, has_members=has_members)
+        trouble = _not_for_it(seen, spec, has_members=has_members)
     if trouble is not None:
         return ConnectorStep(record, trouble=trouble)
     connector, cluster = looked.connector, looked.cluster
     if connector is None or cluster is None or spec.connector is None:
         text = f"{spec.connector} is gone: Connect has deleted it, and nothing of it runs"
         return ConnectorStep(record, trouble=Refusal(CONNECTOR_NOT_FOUND, text))
-    record = _recorded(seen, record, connector)
-    if record.phase is not PausePhase.PAUSING:
-        return ConnectorStep(record, is_stopped=connector.is_stopped)
+    if record is not None and connector.state in _SETTLED and connector.state != STOPPED:
+        # Something else of its name may have come in its place.
+        trouble = _is_another(seen, connector, spec)
+        if trouble is not None:
+            return ConnectorStep(record, trouble=trouble)
+    was_pausing = record is not None and record.phase is PausePhase.PAUSING
+    is_asked = was_pausing and looked.asked is TargetState.STOPPED
+    record = _recorded(seen, record, connector, is_asked=is_asked)
+    if connector.state not in _SETTLED:
+        return ConnectorStep(record)
+    if connector.state == FAILED:
+        trouble = Refusal(
+            CONNECTOR_FAILED, f"{spec.connector} has failed, and is stopped once it is restarted: {_RESTART}"
+        )
+        # Its tasks may run all the same.
+        needs_it, is_asked = bool(connector.tasks), looked.asked is TargetState.STOPPED
+    else:
+        needs_it = record.phase is PausePhase.PAUSING and (connector.state != STOPPED or not is_asked)
+    # Each request has the workers rebalance. While it stops, asking again would change nothing.
+    if not needs_it or (is_asked and looked.is_recent):
+        return ConnectorStep(record, trouble=trouble, is_stopped=_is_paused(record, connector))
     action = SetConnector(cluster, connector.name, TargetState.STOPPED)
     happening = _told(seen, record, STOPPING_CONNECTOR, "is asked to stop, and goes back to {state} afterwards")
-    # While it stops, asking again would change nothing.
-    if connector.state == STOPPED or connector.state not in _SETTLED:
-        return ConnectorStep(record)
-    return ConnectorStep(record, action, happening)
+    return ConnectorStep(record, action, happening, trouble=trouble)
 
 
-def _not_for_it(looked: LookedAtConnector, spec: ConsumerGroupPauseSpec, *, has_members: bool) -> Refusal | None:
-    """Why a connector that this pause has not touched yet is left alone: a list of checks, the first one counts."""
-    connector, group = looked.connector, spec.group
-    if connector is None:
-        return Refusal(CONNECTOR_NOT_FOUND, f"spec.connector: there is no {spec.connector}: look at its name")
+def _is_paused(record: StoppedConnector, connector: Connector) -> bool:
+    return record.phase is PausePhase.PAUSED and connector.is_stopped
+
+
+def _is_another(seen: Seen, connector: Connector, spec: ConsumerGroupPauseSpec) -> Refusal | None:
+    """Why what has this name is not what the pause is for."""
     if connector.kind != "sink":
         text = f"spec.connector: {spec.connector} is a {connector.kind} connector, which has no consumer group to pause"
         return Refusal(NOT_A_SINK, text)
@@ -93,9 +113,29 @@ def _not_for_it(looked: LookedAtConnector, spec: ConsumerGroupPauseSpec, *, has_
             "Connect does not tell: write the id itself there"
         )
         return Refusal(OTHER_GROUP, text)
-    if connector.consumer_group != group:
-        text = f"spec.group: {spec.connector} reads as group {connector.consumer_group}, not as {group}: name that one"
-        return Refusal(OTHER_GROUP, text)
+    group = connector.consumer_group
+    if group == spec.group:
+        return None
+    allowed = seen.observed.allow.groups if seen.observed is not None else ()
+    if is_allowed(group, allowed):
+        text = f"spec.group: {spec.connector} reads as group {group}, not as {spec.group}: name that one"
+    else:
+        # Whose it is may be no business of who made the pause.
+        text = (
+            f"spec.group: {spec.connector} does not read as group {spec.group}, but as one that its KafkaConnection "
+            "does not allow: look at consumer.override.group.id of the connector"
+        )
+    return Refusal(OTHER_GROUP, text)
+
+
+def _not_for_it(seen: Seen, spec: ConsumerGroupPauseSpec, *, has_members: bool) -> Refusal | None:
+    """Why a connector that this pause has not touched yet is left alone: a list of checks, the first one counts."""
+    looked, connector, group = seen.connector, seen.connector.connector, spec.group
+    if connector is None:
+        return Refusal(CONNECTOR_NOT_FOUND, f"spec.connector: there is no {spec.connector}: look at its name")
+    another = _is_another(seen, connector, spec)
+    if another is not None:
+        return another
     if connector.state not in _SETTLED:
         text = f"{spec.connector} is {connector.state or 'not started'}: it waits until its workers are settled"
         return Refusal(CONNECTOR_UNSETTLED, text)
@@ -124,21 +164,27 @@ def _left(looked: LookedAtConnector, record: StoppedConnector | None) -> Refusal
         return None
     text = (
         f"connector {record.name} of Connect cluster {record.cluster} was stopped through a KafkaConnection that was "
-        f"deleted since; it was {record.state} before"
+        f"deleted since; it was {record.state} before: see to it yourself, and delete this pause with annotation "
+        f"{ABANDON}=true"
     )
     return Refusal(CONNECTOR_LEFT, text)
 
 
-def _recorded(seen: Seen, record: StoppedConnector | None, connector: Connector) -> StoppedConnector:
+def _recorded(seen: Seen, record: StoppedConnector | None, connector: Connector, *, is_asked: bool) -> StoppedConnector:
+    """``is_asked``: the workers have agreed to stop it. Until then it may be told as stopped and be about to run."""
     is_down = connector.state == STOPPED
     if record is None:
         return _first_record(seen.connector, connector, is_down=is_down)
-    if connector.state not in _SETTLED:
-        return record.model_copy(update={"phase": PausePhase.PAUSING})
+    if record.phase is PausePhase.RESUMING:
+        record = record.model_copy(update={"phase": PausePhase.PAUSING})
+    if connector.state == FAILED or connector.state not in _SETTLED:
+        # By nobody's word, and nobody tells what it shall be.
+        return record
     if is_down:
-        if record.phase in (PausePhase.PAUSED, PausePhase.PAUSING) and not connector.is_stopped:
+        is_theirs = record.state is ConnectorGoal.STOPPED
+        if not connector.is_stopped or (record.phase is PausePhase.PAUSING and not (is_asked or is_theirs)):
             return record
-        if record.phase is PausePhase.PAUSING and record.state is not ConnectorGoal.STOPPED:
+        if record.phase is PausePhase.PAUSING and not is_theirs:
             record = _counted(record, seen.now)
         return record.model_copy(update={"phase": PausePhase.PAUSED})
     was_undone = record.phase in (PausePhase.PAUSED, PausePhase.DEGRADED)
@@ -156,12 +202,13 @@ def _recorded(seen: Seen, record: StoppedConnector | None, connector: Connector)
 
 def _first_record(looked: LookedAtConnector, connector: Connector, *, is_down: bool) -> StoppedConnector:
     """What it goes back to. Stopped for another pause, it goes back to what that one has recorded."""
+    may_run = any(other.phase is PausePhase.RESUMING for other in looked.others)
     other = looked.others[0] if looked.others and is_down else None
     return StoppedConnector(
         cluster=looked.cluster.name if looked.cluster is not None else "",
         name=connector.name,
         connection_uid=looked.connection_uid,
-        phase=PausePhase.PAUSED if connector.is_stopped else PausePhase.PAUSING,
+        phase=PausePhase.PAUSED if connector.is_stopped and not may_run else PausePhase.PAUSING,
         state=other.state if other is not None else _goal(connector),
     )
 
@@ -182,30 +229,54 @@ def _counted(record: StoppedConnector, now: datetime) -> StoppedConnector:
 def give_back(seen: Seen) -> ConnectorStep:
     """Back to what it was; then it has no record any more. What somebody has resumed meanwhile stays so."""
     looked, record = seen.connector, seen.status.connector
-    if record is None:
+    back = way_back(record) if record is not None else None
+    if record is None or back is None:
         return ConnectorStep(None)
     resuming = record.model_copy(update={"phase": PausePhase.RESUMING})
     trouble = looked.trouble or _left(looked, record)
     if trouble is not None:
         return ConnectorStep(resuming, trouble=trouble)
-    connector, back = looked.connector, _BACK.get(record.state)
-    if connector is None or back is None or looked.cluster is None:
+    connector, which = looked.connector, f"connector {record.name} of Connect cluster {record.cluster}"
+    if connector is None or looked.cluster is None:
         return ConnectorStep(None)
-    may_stop_yet = record.phase is PausePhase.PAUSING and (connector.state, back) == (RUNNING, TargetState.RUNNING)
-    if may_stop_yet and seen.has_finalizer:
-        # What has not answered to being asked to stop would do so after it was given up.
-        return ConnectorStep(resuming, SetConnector(looked.cluster, connector.name, back))
     if connector.state not in _SETTLED:
-        return ConnectorStep(resuming)
-    if connector.state != STOPPED:
+        text = f"{which} is {connector.state or 'not started'}: it goes back once its workers are settled"
+        return ConnectorStep(resuming, trouble=Refusal(CONNECTOR_UNSETTLED, text))
+    if connector.state != STOPPED and _is_let_alone(seen, connector, record):
         return ConnectorStep(None)
     if record.phase is not PausePhase.RESUMING:
         # Another pause that lets go meanwhile sees by this that it is the last.
         return ConnectorStep(resuming)
     if any(other.phase is not PausePhase.RESUMING for other in looked.others):
         return ConnectorStep(None)
+    if looked.asked is back and connector.state != STOPPED:
+        if not looked.may_stop_yet:
+            return ConnectorStep(None)
+        text = f"{which} is looked after for a while: it may still stop, because a request for it was not answered"
+        return ConnectorStep(resuming, trouble=Refusal(CONNECTOR_UNSETTLED, text))
+    if looked.asked is back and looked.is_recent:
+        return ConnectorStep(resuming)
+    # Also where it is told as what it is to be: by a worker that lags, or before it does what it was asked for before.
+    if looked.asked is back:
+        text = f"{which} was asked to go back to {record.state}, and its workers still tell that it is stopped"
+        trouble = Refusal(CONNECTOR_UNSETTLED, text)
+    elif looked.unanswered is not None and looked.unanswered[0] is back:
+        trouble = looked.unanswered[1]
     action = SetConnector(looked.cluster, connector.name, back)
-    return ConnectorStep(resuming, action, _told(seen, record, RESUMING_CONNECTOR, "goes back to {state}"))
+    happening = _told(seen, record, RESUMING_CONNECTOR, "goes back to {state}")
+    return ConnectorStep(resuming, action, happening, trouble=trouble)
+
+
+def way_back(record: StoppedConnector) -> TargetState | None:
+    """What is asked of it at the end; ``None``: it stays stopped."""
+    return _BACK.get(record.state)
+
+
+def _is_let_alone(seen: Seen, connector: Connector, record: StoppedConnector) -> bool:
+    """Whether one that is not stopped is what somebody else has made of it, or was never asked to stop."""
+    is_another = seen.spec is not None and _is_another(seen, connector, seen.spec) is not None
+    is_theirs = connector.state != FAILED and _goal(connector) is not record.state
+    return is_another or is_theirs or not seen.has_finalizer
 
 
 def _told(seen: Seen, record: StoppedConnector, reason: str, text: str) -> tuple[KubeEvent, ...]:

@@ -79,6 +79,10 @@ class LookedAtConnector:
 
     ``connection_uid``: of the KafkaConnection that names ``cluster``. ``can_stop`` ``None``: it was not asked, as it is
     before the first stop only. ``others``: what other pauses have recorded of it.
+
+    Of this process's own requests: ``asked``: to what the workers have agreed last, ``is_recent``: just now.
+    ``unanswered``: what was not agreed to after that, and why. ``may_stop_yet``: a request to stop was not answered,
+    and workers may have kept it.
     """
 
     connection_uid: str = ""
@@ -87,6 +91,10 @@ class LookedAtConnector:
     trouble: Refusal | None = None
     can_stop: bool | None = None
     others: tuple[StoppedConnector, ...] = ()
+    asked: TargetState | None = None
+    is_recent: bool = False
+    unanswered: tuple[TargetState, Refusal] | None = None
+    may_stop_yet: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,8 @@ from tidegate.service.metrics import Metrics
 class Parts:
     """What the reconciler acts through. ``now``: the wall clock, aware, UTC.
 
-    ``executor`` is for calls of moments, ``patient_executor`` for writing to Kafka, which may take its time.
+    ``executor`` is for calls of moments, ``patient_executor`` for writing to Kafka, which may take its time,
+    ``connect_executor`` for asking Connect's workers, which may take theirs and hold up nothing else.
     """
 
     kube: Kube
@@ -47,6 +48,7 @@ class Parts:
     topics: TopicsOfConnections
     workloads: Workloads
     connect: ConnectWorkers
+    connect_executor: Executor
 
 
 @dataclass(slots=True)

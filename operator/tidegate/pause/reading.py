@@ -162,9 +162,9 @@ class Reader:
                 plan.WAITING_FOR_CONNECTION, "its KafkaConnection, which has the Connect cluster, is not open"
             )
             return replace(seen, connector=LookedAtConnector(trouble=trouble))
-        now_s = asyncio.get_running_loop().time()
+        now_s = seen.now.timestamp()
         look = functools.partial(self._stopper.look, seen.uid, live, *named, record, memory.stopper, now_s)
-        return replace(seen, connector=await in_thread(self._parts.patient_executor, look))
+        return replace(seen, connector=await in_thread(self._parts.connect_executor, look))
 
     async def _observed(
         self,

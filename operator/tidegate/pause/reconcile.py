@@ -217,9 +217,16 @@ class PauseReconciler:
                 )
                 memory.wrote_s = loop.time()
             case SetConnector():
+                if live is None:
+                    raise ValueError("connectors are stopped through a connection")
                 loop = asyncio.get_running_loop()
                 await in_thread(
-                    self._parts.patient_executor, self._stopper.do, decision.action, memory.stopper, loop.time()
+                    self._parts.connect_executor,
+                    self._stopper.do,
+                    decision.action,
+                    live,
+                    memory.stopper,
+                    self._parts.now().timestamp(),
                 )
                 memory.wrote_s = loop.time()
             case _:

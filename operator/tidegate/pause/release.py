@@ -11,6 +11,7 @@ from tidegate.control.records import HoldKey
 from tidegate.kube.ports import KubeEvent
 from tidegate.kube.unreadable import ABANDON
 from tidegate.pause import connectors
+from tidegate.pause.connectors import ConnectorStep
 from tidegate.pause.holds import own_holds
 from tidegate.pause.model import Action, Decision, Observed, RemoveFinalizer, Seen
 from tidegate.pause.report import RESUMING, cleared, counted, listed, paused_is, release, stamp, told, warning
@@ -47,8 +48,15 @@ def refuse(seen: Seen, status: PauseStatus, refusal: Refusal) -> Decision:
         action = release(held)
     elif action is None and not is_left and seen.has_finalizer and seen.observed is not None:
         action = RemoveFinalizer()
+    if _is_waited_for(seen, connector) and action is connector.action:
+        return Decision(status, action, happenings, again_after_s=seen.tick.active_s)
     goes_on = action is not None or (is_left and not troubles)
     return Decision(status, action, happenings, again_after_s=0 if goes_on else seen.tick.idle_s)
+
+
+def _is_waited_for(seen: Seen, step: ConnectorStep) -> bool:
+    """Whether all there is to do about the connector is to look again after a while."""
+    return step.record is not None and step.record == seen.status.connector
 
 
 def start_again(seen: Seen, status: PauseStatus, message: str) -> Decision | None:
@@ -61,7 +69,9 @@ def start_again(seen: Seen, status: PauseStatus, message: str) -> Decision | Non
             text = f"{message}; connector {record.name} goes back to what it was ({record.state})"
             status = status.model_copy(update={"connector": record})
             troubles = (connector.trouble,) if connector.trouble is not None else ()
-            return _going_back(seen, status, text, connector.action, connector.happenings, troubles)
+            again_s = seen.tick.active_s if _is_waited_for(seen, connector) else 0
+            again_s = again_s if connector.action is None else seen.tick.quick_s
+            return _going_back(seen, status, text, connector.action, connector.happenings, troubles, again_s)
     step = give_back(seen, status.workloads)
     if not step.records:
         return None
@@ -77,11 +87,12 @@ def _going_back(
     action: Action | None,
     happenings: tuple[KubeEvent, ...],
     troubles: tuple[Refusal, ...],
+    again_s: float = 0,
 ) -> Decision:
     status = _resuming(seen, status, text)
     happenings = (*told(seen, PausePhase.RESUMING, text), *happenings)
     if not troubles:
-        return Decision(status, action, happenings, again_after_s=0 if action is None else seen.tick.quick_s)
+        return Decision(status, action, happenings, again_s)
     conditions = stalled(status.conditions, reason=troubles[0].reason, message=troubles[0].message, **stamp(seen))
     status = status.model_copy(update={"conditions": conditions})
     return Decision(status, action, (*happenings, *_troubles(seen, troubles)), seen.tick.active_s)
@@ -143,11 +154,11 @@ def _left_as_it_is(seen: Seen, status: PauseStatus) -> Refusal | None:
     """What is not given back because it can't be; ``None``: nothing stands against it."""
     connector, step = connectors.give_back(seen), give_back(seen, status.workloads)
     if connector.record is not None and connector.trouble is not None:
-        record = connector.record
+        record, back = connector.record, connectors.way_back(connector.record)
         text = (
-            f"connector {record.name} of Connect cluster {record.cluster} is left stopped: "
-            f"{connector.trouble.message}. It was {record.state} before; PUT /connectors/{record.name}/resume at its "
-            "workers resumes it"
+            f"connector {record.name} of Connect cluster {record.cluster} is left as it is: "
+            f"{connector.trouble.message}. It was {record.state} before; PUT /connectors/{record.name}/{back} at its "
+            "workers makes it so again"
         )
         return Refusal(connectors.CONNECTOR_LEFT, text)
     if not step.troubles:

@@ -11,7 +11,7 @@ from tidegate.connection.allow import TOPIC_NOT_ALLOWED
 from tidegate.kafka.model import Member, TopicPartition
 from tidegate.kube.ports import KubeEvent
 from tidegate.pause.holds import own_holds, wanted_partitions
-from tidegate.pause.model import Action, AddFinalizer, Decision, Observed, Seen
+from tidegate.pause.model import Action, AddFinalizer, Decision, Observed, Seen, SetConnector
 from tidegate.pause.report import (
     ALL_PAUSED,
     MAX_ROWS,
@@ -42,6 +42,7 @@ class Stopping:
     back; they are written before ``action`` is done.
 
     ``is_down``: all of it is. ``since``: when that was asked for last. ``goes_back``: some of it is given back.
+    ``is_slow``: it takes its time.
     """
 
     method: PauseMethod
@@ -52,6 +53,7 @@ class Stopping:
     is_down: bool
     since: datetime | None
     goes_back: bool = False
+    is_slow: bool = False
 
 
 def not_allowed(seen: Seen, spec: ConsumerGroupPauseSpec, observed: Observed, doing: str) -> Refusal | None:
@@ -130,7 +132,9 @@ def decided(
     happenings = [*told(seen, phase, why.message), *(warning(seen, trouble) for trouble in step.troubles)]
     if action is step.action:
         happenings += step.happenings
-    goes_on = action is not None or (step.goes_back and not step.troubles)
+    # Connect does what it was asked for after a while.
+    is_done = action is not None and not isinstance(action, SetConnector)
+    goes_on = is_done or (step.goes_back and not step.troubles)
     again_s = 0 if goes_on else not_after_the_end(seen, status, _again_after_s(seen, phase, step))
     return Decision(status, action, tuple(happenings), again_s, rows=shown)
 
@@ -138,4 +142,5 @@ def decided(
 def _again_after_s(seen: Seen, phase: PausePhase, step: Stopping) -> float:
     if phase is not PausePhase.PAUSING:
         return seen.tick.idle_s
-    return seen.tick.quick_s if seen.now - (step.since or seen.now) <= QUICK else seen.tick.active_s
+    is_soon = not step.is_slow and seen.now - (step.since or seen.now) <= QUICK
+    return seen.tick.quick_s if is_soon else seen.tick.active_s

@@ -265,7 +265,8 @@ class Settings(BaseModel):
     """How often a run's job is started in all before the run fails."""
 
     threads: Annotated[int, Field(ge=2, le=128)] = 32
-    """For calls to the API server and looks at Kafka; as many again for taking runs over."""
+    """For calls to the API server and looks at Kafka; as many again for taking runs over, and as many for Kafka
+    Connect's workers."""
 
     log_level: Annotated[str, Field(pattern="^(DEBUG|INFO|WARNING|ERROR)$")] = "INFO"
     """``DEBUG``, ``INFO``, ``WARNING`` or ``ERROR``."""

@@ -122,6 +122,7 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
         kube=shared.kube,
         executor=shared.executor,
         patient_executor=shared.patient_executor,
+        connect_executor=shared.connect_executor,
         freshness=freshness,
         # Whose term is over writes nothing to the control topic either.
         elector=elector(shared, Told(turns.elected, process.replaced, freshness.troubled)),
@@ -328,7 +329,8 @@ def _pauses(shared: Shared) -> LevelLoop:
         patience=Patience(unmanaged=unmanaged, deletion=deletion),
         topics=shared.topics,
         workloads=KubeWorkloads(shared.api_client, shared.clock),
-        connect=RestConnectWorkers(),
+        connect_executor=shared.connect_executor,
+        connect=RestConnectWorkers(may_write=shared.may_write),
     )
     return shared.looped(PAUSES, PauseReconciler(parts))
 

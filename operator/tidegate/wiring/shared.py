@@ -69,6 +69,8 @@ class Shared:
     looks: FirstLooks
     executor: ThreadPoolExecutor
     patient_executor: ThreadPoolExecutor
+    connect_executor: ThreadPoolExecutor
+    """For workers of Kafka Connect: those that do not answer hold up nobody else."""
     observer: Observer
     live: LiveConnections
     files: ConnectionFiles
@@ -118,6 +120,7 @@ def share(settings: Settings, open_kube: Callable[..., KubeClient], stirred: Cal
         looks=FirstLooks(min(LIMIT_S, settings.deletion_limit_s)),
         executor=executor,
         patient_executor=patient_executor,
+        connect_executor=ThreadPoolExecutor(settings.threads, thread_name_prefix="connect"),
         observer=Observer(
             executor,
             active_tick_s=settings.active_tick_s,

@@ -32,6 +32,7 @@ def _check(read: Connector) -> None:
     assert read.kind in ("sink", "source", "unknown")
     assert len(read.tasks) <= MOST_TASKS
     assert len(read.group) <= 249
+    assert read.group.encode().decode() == read.group
     assert all(state.isascii() and 0 < len(state) <= 32 for state in read.tasks)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
@@ -152,6 +153,10 @@ def test_no_redirect_is_followed(served: Served) -> None:
         (always(200, b"[" * 100_000), ConnectRefused),
         (always(200, b"{}"), ConnectRefused),
         (always(200, b'{"config": {"consumer.override.group.id": 5}}'), ConnectRefused),
+        (
+            always(200, b'{"config": {"consumer.override.group.id": "\\ud800"}, "connector": {"state": "RUNNING"}}'),
+            ConnectRefused,
+        ),
         (always(200, b'{"config": {}, "connector": {"state": "hunter2"}}'), ConnectRefused),
         (always(200, b'{"config": {}, "connector": {"state": "RUNNING"}, "tasks": [1]}'), ConnectRefused),
     ],
@@ -221,3 +226,34 @@ def test_a_worker_that_starts_is_not_taken_for_one_without_the_connector(served:
     assert not workers.can_stop(cluster, "sink")
     with pytest.raises(ConnectRefused, match="no connector sink"):
         workers.set_state(cluster, "sink", TargetState.STOPPED)
+
+
+def test_a_process_whose_turn_it_is_not_sets_nothing(served: Served) -> None:
+    """What it had decided somebody else may have decided otherwise by now."""
+    workers = RestConnectWorkers(may_write=lambda: False)
+    assert workers.look(cluster_of(served), "sink") is not None
+    asked = list(served.asked)
+    with pytest.raises(ConnectUnavailable, match="Lease"):
+        workers.set_state(cluster_of(served), "sink", TargetState.RUNNING)
+    assert served.asked == asked
+
+
+def test_one_who_hangs_up_within_tls_is_away_and_not_distrusted(tmp_path: Path) -> None:
+    """As a worker does that is being stopped, or what is before workers of which none is there."""
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def hang_up() -> None:
+        connected, _ = listening.accept()
+        with connected:
+            connected.recv(1)
+            connected.shutdown(socket.SHUT_WR)
+            while connected.recv(4096):
+                pass
+
+    thread = threading.Thread(target=hang_up, daemon=True)
+    thread.start()
+    cluster = ConnectCluster("main", f"https://127.0.0.1:{listening.getsockname()[1]}")
+    with pytest.raises(ConnectUnavailable, match="does not answer"):
+        RestConnectWorkers().look(cluster, "sink")
+    thread.join()
+    listening.close()

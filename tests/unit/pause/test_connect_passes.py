@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from support.connect_pauses import BY_CONNECT, asked, connector, made, members
 from support.fake_kafka import FakeConsumer
 from support.pause_world import World, condition, status
 from tidegate.connect.ports import (
@@ -32,46 +33,8 @@ from tidegate.pause.connectors import (
 )
 from tidegate.pause.stopper import CONNECT_CLUSTER_NOT_FOUND, CONNECT_REFUSES, CONNECT_UNAVAILABLE
 
-BY_CONNECT: Mapping[str, Any] = {
-    "connectionRef": {"name": "kafka"},
-    "group": "connect-sink",
-    "partitions": None,
-    "method": "Connect",
-    "connector": {"cluster": "main", "name": "sink"},
-}
 STEPS = 10
 """More than a pause takes, from its beginning to its end."""
-
-
-class Tasks:
-    """The sink's task: a member of its group as long as the connector runs or is paused."""
-
-    def __init__(self, world: World, group: str) -> None:
-        self._world = world
-        self._group = group
-        self._consumer: FakeConsumer | None = None
-        world.connect.told = self.follow
-
-    def follow(self, connector: Connector) -> None:
-        if not connector.tasks and self._consumer is not None:
-            self._consumer.close()
-            self._consumer = None
-        elif connector.tasks and self._consumer is None:
-            self._consumer = FakeConsumer(
-                self._world.kafka, self._group, ["orders"], client_id=f"connector-consumer-{connector.name}-0"
-            )
-            self._consumer.start()
-
-
-def made(state: TargetState = TargetState.RUNNING, group: str = "connect-sink") -> World:
-    world = World()
-    Tasks(world, group)
-    world.connect.create("sink", group="" if group == "connect-sink" else group, state=STOPPED)
-    world.connect.asked("sink", TargetState.RUNNING)
-    if state is not TargetState.RUNNING:
-        world.connect.asked("sink", state)
-    world.clock.sleep(10)
-    return world
 
 
 @pytest.fixture
@@ -79,21 +42,6 @@ def world() -> Iterator[World]:
     world = made()
     yield world
     world.close()
-
-
-def connector(world: World) -> str:
-    found = world.connect.look(next(iter(world.live)).connect["main"], "sink")
-    assert found is not None
-    return found.state
-
-
-def members(world: World) -> int:
-    return len(world.kafka.groups(["connect-sink"])["connect-sink"].members)
-
-
-def asked(world: World) -> list[str]:
-    """What Connect was asked for."""
-    return [step for step in world.steps.log if step.endswith(" sink")]
 
 
 def test_what_it_goes_back_to_is_written_before_it_is_stopped(world: World) -> None:
@@ -375,7 +323,7 @@ def test_it_is_given_back_once_its_workers_are_settled_again(world: World) -> No
 
 
 def test_a_stop_that_was_not_answered_is_taken_back_before_the_pause_goes(world: World) -> None:
-    """It may reach the workers yet, and nobody would resume the connector."""
+    """It may reach the workers yet, even after the resuming, and nobody would resume the connector."""
 
     def unanswered(name: str, state: TargetState) -> None:
         world.steps.step(f"{state.value} {name}")
@@ -387,6 +335,11 @@ def test_a_stop_that_was_not_answered_is_taken_back_before_the_pause_goes(world:
     world.passes(limit=4)
     assert (world.phase, connector(world)) == ("Pausing", RUNNING)
     world.drop()
+    world.passes(limit=6)
+    assert (world.phase, asked(world)[-1]) == ("Resuming", "resume sink")
+    world.connect.asked("sink", TargetState.STOPPED)
+    world.passes(limit=20)
+    assert connector(world) == RUNNING
+    world.clock.sleep(91)
     world.passes()
-    assert world.body is None
-    assert asked(world)[-1] == "resume sink"
+    assert (world.body, connector(world)) == (None, RUNNING)

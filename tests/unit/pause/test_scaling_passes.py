@@ -361,6 +361,19 @@ def test_a_right_that_is_missing_is_named_and_asked_for_again(world: World) -> N
     assert world.phase == "Paused"
 
 
+def test_of_several_workloads_each_goes_back_at_once(world: World) -> None:
+    world.workloads.create("ns", OTHER, 2)
+    world.ask(**BOTH)
+    world.passes()
+    world.drop()
+    rests = []
+    while replicas(world) == 0 or replicas(world, OTHER) == 0:
+        body = world.body
+        assert body is not None
+        rests.append(asyncio.run(world.reconciler.reconcile(body)).again_after_s)
+    assert set(rests) == {0}
+
+
 @pytest.mark.parametrize("way", ["abandon", "wait"])
 def test_a_workload_that_cannot_be_scaled_back_does_not_hold_the_pause_for_ever(world: World, way: str) -> None:
     world.ask(**BY_SCALE)

@@ -9,9 +9,18 @@ from dataclasses import replace
 
 import pytest
 
+from support.connect_pauses import BY_CONNECT
 from support.live import live_of
 from support.pause_world import CREATED, SPEC, World
 from support.sweeping import Sweeping
+from tidegate.connect.ports import (
+    PAUSED,
+    ConnectCluster,
+    ConnectFailure,
+    ConnectRefused,
+    ConnectUnavailable,
+    TargetState,
+)
 from tidegate.connection.live import Live
 from tidegate.kube.ports import CONNECTIONS, PAUSES
 from tidegate.pause.plan import FINALIZER
@@ -195,3 +204,31 @@ def test_holds_of_one_that_may_not_and_does_not_let_go_are_swept(world: Tenant) 
     Sweeping(world.kube, world.live, world.kafka, world.executor).looks(3)
 
     assert world.held == []
+
+
+@pytest.mark.parametrize("failure", [ConnectUnavailable, ConnectRefused])
+@pytest.mark.parametrize("to_do", ["look", "stop"])
+def test_where_another_namespaces_connect_workers_are_is_not_told(
+    world: Tenant, failure: type[ConnectFailure], to_do: str
+) -> None:
+    world.share(AllowedNamespace(name="ns", groups=("connect-sink",), topics=("orders",)))
+    [live] = world.live
+    world.live.put(replace(live, connect={"main": ConnectCluster("main", "http://connect.internal:8083")}))
+    world.connect.create("sink", state=PAUSED)
+    told = failure("Connect cluster main at http://connect.internal:8083 answers with HTTP status 418")
+
+    def refuse(_name: str, _state: TargetState) -> None:
+        raise told
+
+    if to_do == "look":
+        world.connect.failure = told
+    world.connect.before = refuse
+    world.ask(**{**BY_CONNECT, **SHARED})
+
+    world.passes(limit=6)
+
+    body = str(world.body) + "".join(event.message for event in world.kube.happenings_of("p"))
+    assert "platform/kafka" in body
+    assert "Connect cluster main" in body
+    assert "internal" not in body
+    assert "418" not in body
