@@ -113,6 +113,11 @@ class Copying:
         return self._partitions.heard if isinstance(self._partitions, ReportedPartitions) else 0
 
     @property
+    def is_lost(self) -> bool:
+        """Whether some task of the job that copies is taken for lost."""
+        return isinstance(self._partitions, ReportedPartitions) and self._partitions.lost
+
+    @property
     def trouble(self) -> str:
         """Why the source's ends, or the groups, could not be read the last time."""
         return self._partitions.trouble or self._groups_trouble

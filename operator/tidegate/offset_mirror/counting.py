@@ -9,11 +9,19 @@ from typing import Final
 
 from tidegate.offset_mirror.course import Course
 from tidegate.printable import visible
-from tidegate.resources.offset_mirror import CopyState, MirrorCounts, MirroredTopicStatus, MirrorLag, WorstPartition
+from tidegate.resources.offset_mirror import (
+    CopyState,
+    MirrorCounts,
+    MirroredTopicStatus,
+    MirrorLag,
+    WorstPartition,
+)
 
 WITHIN_S: Final = 10.0
 """A copy that had, so long ago at most, all that the source had then is in sync."""
 _WORST: Final = 10
+_MOST_WRITERS: Final = 1000
+"""As many producer ids as a status may name."""
 _BADNESS: Final = (
     CopyState.IN_SYNC,
     CopyState.SOURCE_GONE,
@@ -35,9 +43,10 @@ class Counted:
     topics: tuple[MirroredTopicStatus, ...]
 
 
-def state_of(course: Course, now_s: float, *, seeded: bool) -> CopyState:
-    if course.drifted:
-        return CopyState.DRIFTED
+def state_of(course: Course, now_s: float, *, seeded: bool, drifted: bool = False) -> CopyState:
+    """``drifted``: a copy of its topic had when it was told of last."""
+    if course.drifted or (drifted and course.offset is None):
+        return CopyState.DRIFTED  # it does not pass by that nothing is known of it
     if course.stopped:
         return CopyState.STOPPED
     if course.copied_at_s is not None and now_s - course.copied_at_s <= WITHIN_S:
@@ -62,7 +71,8 @@ def counted(
     topics = []
     for topic in known:
         some = by_topic.get(topic.name, [])
-        states[topic.name] = [state_of(course, now_s, seeded=topic.seeded) for course in some]
+        had_drifted = topic.state is CopyState.DRIFTED
+        states[topic.name] = [state_of(course, now_s, seeded=topic.seeded, drifted=had_drifted) for course in some]
         topics.append(_told(topic, some, states[topic.name], is_gone=topic.name in gone))
     rows = [
         (course, state)
@@ -102,9 +112,11 @@ def _writers(topic: MirroredTopicStatus, courses: list[Course]) -> tuple[int, ..
     written = [course.producer_id for course in courses if not course.drifted]
     found = {producer_id for producer_id in written if producer_id is not None}
     is_whole = len(courses) >= topic.partitions and None not in written
-    if is_whole:
-        return tuple(sorted(found))
-    return None if topic.writers is None else tuple(sorted({*topic.writers, *found}))
+    if not is_whole and topic.writers is None:
+        return None
+    all_of_them = found if is_whole else {*(topic.writers or ()), *found}
+    # There are no more ids than that; a job's report can name others.
+    return tuple(sorted(all_of_them)) if len(all_of_them) <= _MOST_WRITERS else None
 
 
 def _seconds(courses: Collection[Course], now_s: float) -> int | None:
@@ -124,7 +136,11 @@ def _worst(rows: Collection[tuple[Course, CopyState]]) -> tuple[WorstPartition, 
             state=state,
             offset=course.offset,
             lag=course.lag,
-            message=visible((course.stopped or course.trouble)[:500]),
+            message=visible((course.stopped or course.trouble or _unknown(state))[:500]),
         )
         for course, state in bad[:_WORST]
     )
+
+
+def _unknown(state: CopyState) -> str:
+    return "it was so when something was known of it last" if state is CopyState.DRIFTED else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Container
 from dataclasses import replace
 from typing import TypeVar
 
@@ -34,8 +34,10 @@ async def topics_prepared(
     target: Live,
     status: OffsetMirrorStatus,
     beginning: Collection[Live],
+    copying: Container[str],
 ) -> Prepared | Refusal:
-    """``beginning``: the connections through which it begins by this. Raises ``FrozenMeanwhile``, ``KafkaFailure``."""
+    """``beginning``: the connections through which it begins by this; ``copying``: see ``prepare``. Raises
+    ``FrozenMeanwhile``, ``KafkaFailure``."""
     allowed = (source.allow, target.allow)
     names = await in_thread(parts.patient_executor, wanted_topics, clusters.source, spec.topics, allowed)
     if len(names) > MOST_TOPICS:
@@ -52,7 +54,7 @@ async def topics_prepared(
         if not any(topic.target_id for topic in status.topics):
             return taken_back
         taken_back = None  # what could be taken over is in the status: no other mirror has to be there for it
-    seen = (clusters.source, clusters.target, names, known, parts.may_write, taken_back, status.producer_ids)
+    seen = (clusters.source, clusters.target, names, known, parts.may_write, taken_back, status.producer_ids, copying)
     work = functools.partial(prepare, *seen)
     prepared = await in_thread(parts.patient_executor, unless_frozen, parts.live, beginning, work)
     # Who no longer asks for a topic hears no more of it.

@@ -12,7 +12,7 @@ import functools
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tidegate.clock import Clock
@@ -21,7 +21,7 @@ from tidegate.jobs.errors import RunnerFailure
 from tidegate.jobs.runner import Launch, Runner, RunnerState
 from tidegate.jobs.settings import SparkSettings
 from tidegate.kafka.errors import Unavailable
-from tidegate.kube.ports import Kube, KubeFailure, NotFound, Object, label_of, name_of, namespace_of, uid_of
+from tidegate.kube.ports import MIRRORS, Kube, KubeFailure, NotFound, Object, label_of, name_of, namespace_of, uid_of
 from tidegate.offset_mirror.order import (
     BadOrder,
     MirrorOrder,
@@ -34,10 +34,13 @@ from tidegate.offset_mirror.order import (
     name_of_report,
     number_of_launch,
 )
+from tidegate.offset_mirror.preparing import Prepared
 from tidegate.offset_mirror.replacing import Begin, Follow, Replace, decide
-from tidegate.offset_mirror.report import BadReport, Report, decode_report, encode_report
+from tidegate.offset_mirror.report import BadReport, LastWords, Report, decode_report, encode_report
+from tidegate.offset_mirror.topics import Copied
 from tidegate.printable import visible
 from tidegate.resources.mirror_engine import MirrorJob
+from tidegate.resources.offset_mirror import OffsetMirrorStatus
 from tidegate.threads import in_thread
 from tidegate.versions import NewerVersion
 
@@ -69,11 +72,12 @@ class JobParts:
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """A pass's wish. ``order``: without the job's name; ``launch``: what else its launch says; ``settled``: no more is
-    about to be added to it."""
+    about to be added to it; ``lost``: a task of the job is, so that another job has to be started."""
 
     order: MirrorOrder
     launch: Launch
     settled: bool
+    lost: bool = False
 
 
 @dataclass(slots=True)
@@ -91,6 +95,8 @@ class _Memory:
     """In a row, each soon after the start."""
     again_at_s: float = 0.0
     trouble: str = ""
+    last: LastWords = field(default_factory=dict)
+    """Kept as long as the job is followed, however often the mirror is begun anew: what was heard is no news again."""
     stopping: asyncio.Future[None] | None = None
 
 
@@ -129,6 +135,7 @@ class MirrorJobs:
             order = replace(wanted.order, launch=name_of_launch(document, number))
             await self._write(body, document, order)
             memory.order, memory.fresh, memory.trouble = order, order.launch, ""
+            memory.last, memory.again_at_s = _unheard(order), 0.0
             _log.info("%s: job %s is ordered, for %d task(s): %s", label_of(body), order.launch, order.tasks, step.why)
             return MirrorJob(name=order.launch, tasks=order.tasks), False
         order = step.order
@@ -137,6 +144,22 @@ class MirrorJobs:
         memory.trouble = await self._follow(body, memory, step, wanted, begin)
         job = MirrorJob(name=order.launch, tasks=order.tasks, message=visible(memory.trouble[:500]))
         return job, memory.started == order.launch
+
+    def copies(self, body: Object, status: OffsetMirrorStatus) -> frozenset[str]:
+        """The topics that a job may be copying; all that have a copy where this process has not looked yet."""
+        memory = self._memories.get(uid_of(body))
+        if memory is not None and memory.order is not None:
+            return frozenset(topic.source.name for topic in memory.order.topics)
+        return frozenset(row.name for row in status.topics if row.target_id) if status.job is not None else frozenset()
+
+    def going_on(self, body: Object, prepared: Prepared) -> Sequence[Copied]:
+        """What the job copies on though it is not ready: by what was done for it just now nothing is copied otherwise.
+        Without it, each setting of a topic that changes would end the job for all."""
+        memory = self._memories.get(uid_of(body))
+        if memory is None or memory.order is None:
+            return ()
+        ids = {name: (prepared.sources[name].topic_id, target_id) for name, target_id in prepared.changed.items()}
+        return [t for t in memory.order.topics if ids.get(t.source.name) == (t.source.topic_id, t.target.topic_id)]
 
     async def _follow(
         self, body: Object, memory: _Memory, step: Follow, wanted: Wanted, begin: Callable[[], None]
@@ -152,14 +175,14 @@ class MirrorJobs:
         try:
             found = await in_thread(parts.executor, runner.status, launch)
             now_s = parts.clock.monotonic()
-            if found.state is RunnerState.RUNNING:
+            if found.state is RunnerState.RUNNING and not (wanted.lost or memory.again_at_s):
                 return found.message
             if found.state is RunnerState.LOST and memory.started != order.launch:
                 await in_thread(parts.executor, self._start, runner, launch, begin)
                 memory.started, memory.started_at_s = order.launch, now_s
                 _log.info("%s: started job %s", label_of(body), launch.name)
                 return ""
-            why = found.message or "the job has ended by itself"
+            why = found.message or ("a task is lost" if wanted.lost else "the job has ended by itself")
             if not memory.again_at_s:
                 memory.deaths = 1 if now_s - memory.started_at_s > LIVED_S else memory.deaths + 1
                 memory.again_at_s = now_s + min(MOST_BACKOFF_S, FIRST_BACKOFF_S * 2 ** (min(memory.deaths, 10) - 1))
@@ -169,9 +192,10 @@ class MirrorJobs:
                 return f"the job has ended, and another one is started soon: {why}"
             document = name_of_document(name_of(body), uid_of(body))
             number = number_of_launch(document, order.launch) + 1
-            memory.order, memory.again_at_s = replace(order, launch=name_of_launch(document, number)), 0.0
-            memory.fresh = memory.order.launch
-            await self._write(body, document, memory.order)
+            following = replace(order, launch=name_of_launch(document, number))
+            await self._write(body, document, following)
+            memory.order, memory.fresh, memory.again_at_s = following, following.launch, 0.0
+            memory.last = _unheard(following)
         except (RunnerFailure, TimeoutError) as failure:
             return str(failure)
         return f"the job has ended, and another one is started: {why}"
@@ -201,8 +225,11 @@ class MirrorJobs:
             pass
 
     async def forget(self, body: Object) -> None:
-        """It is gone: its documents and its SparkApplication go with it, and a job of this machine is ended."""
+        """Where it is gone, its documents and its SparkApplication go with it, and a job of this machine is ended.
+        Where it is there, another operator looks after it from now on, and after its job."""
         memory = self._memories.pop(uid_of(body), None)
+        if not await self._is_gone(body):
+            return
         told = (body.get("status") or {}).get("job") or {}
         launch = memory.order.launch if memory is not None and memory.order is not None else str(told.get("name") or "")
         if launch and self._parts.runner is not None:
@@ -211,6 +238,19 @@ class MirrorJobs:
                 await in_thread(self._parts.patient_executor, self._parts.runner.stop, named)
             except (RunnerFailure, TimeoutError) as failure:
                 _log.warning("%s: %s; its job ends by itself", label_of(body), failure)
+
+    async def _is_gone(self, body: Object) -> bool:
+        """Where nobody can tell, it is not: its job then ends by itself."""
+        try:
+            found = await in_thread(
+                self._parts.executor, self._parts.kube.get, MIRRORS, namespace_of(body), name_of(body)
+            )
+        except NotFound:
+            return True
+        except KubeFailure as failure:
+            _log.warning("%s: %s; its job ends by itself where it is gone", label_of(body), failure)
+            return False
+        return uid_of(found) != uid_of(body)
 
     async def _ended(self, memory: _Memory, launch: str) -> bool:
         """Whether the job was ended, or could not be: its tasks end by themselves then, and until then do no harm.
@@ -261,6 +301,11 @@ class MirrorJobs:
             await in_thread(self._parts.executor, put, body, name_of_report(document, place), empty)
         await in_thread(self._parts.executor, put, body, document, encode_document(order))
 
+    def last(self, body: Object) -> LastWords:
+        """Of the job's tasks; to be added to."""
+        memory = self._memories.get(uid_of(body))
+        return {} if memory is None else memory.last
+
     def reports(self, body: Object) -> Sequence[Report]:
         """What the tasks of the newest job have said last; blocking, from any thread. Raises ``Unavailable``."""
         memory = self._memories.get(uid_of(body))
@@ -285,3 +330,8 @@ class MirrorJobs:
             self._parts.kube.put_config_map(body, name, encode_report(Report(order.launch)))
             return Report(order.launch)
         return report if report.launch == order.launch else Report(order.launch)
+
+
+def _unheard(order: MirrorOrder) -> LastWords:
+    """Of a job that is not there yet: all that it says is news."""
+    return {(order.launch, place): (Report(order.launch), None) for place in range(order.tasks)}

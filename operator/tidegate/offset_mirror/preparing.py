@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Container, Mapping
+from dataclasses import dataclass, field
 from typing import assert_never
 
 from tidegate.kafka.errors import NotAuthorized, Refused, Unavailable
@@ -34,7 +34,8 @@ class Prepared:
     """``copied``: topics of which nothing is missing; ``halted``: by name, those that must not be copied;
     ``preparing``: those for which something was done just now, or that are not there yet; ``gone``: those that the
     source has no more; ``sources``: all of the source's topics that are wanted;
-    ``adoption``: what was taken over from another mirror just now."""
+    ``adoption``: what was taken over from another mirror just now; ``changed``: of those for which something was done,
+    the topics whose copying that does not touch, with the copy's id."""
 
     copied: tuple[Copied, ...]
     halted: Mapping[str, Halted]
@@ -42,6 +43,7 @@ class Prepared:
     gone: frozenset[str]
     sources: Mapping[str, Topic]
     adoption: Adoption = NOTHING
+    changed: Mapping[str, str] = field(default_factory=dict)
 
 
 def prepare(
@@ -52,10 +54,12 @@ def prepare(
     may_write: Callable[[], bool],
     taken_back: OffsetMirrorStatus | None = None,
     ids: Collection[int] = (),
+    copying: Container[str] = frozenset(),
 ) -> Prepared:
     """Bring the target's topics as far as one look allows; a topic that the target refuses is halted, and no other.
     ``names``: the source's topics that are wanted; ``may_write``: whether it is this process's turn; ``taken_back``: of
-    the mirror in the other direction that has failed over; ``ids``: this one's producer ids. Raises ``KafkaFailure``.
+    the mirror in the other direction that has failed over; ``ids``: this one's producer ids; ``copying``: topics to
+    whose copies somebody may append by a place that is known: none is created again before. Raises ``KafkaFailure``.
     """
     adoption = NOTHING if taken_back is None else adopted(taken_back, names, target, known, ids)
     known = {**known, **adoption.rows}
@@ -69,9 +73,10 @@ def prepare(
     copied: list[Copied] = []
     halted: dict[str, Halted] = {}
     preparing: list[str] = []
+    changed: dict[str, str] = {}
     for name, topic in names.items():
         comes_or_goes = name not in source_settings or (name in there and name not in target_settings)
-        if comes_or_goes or name in adoption.unseen:
+        if comes_or_goes or name in adoption.unseen or (name in copying and name not in there):
             preparing.append(name)
             continue
         sides = Sides(
@@ -91,24 +96,40 @@ def prepare(
             case Halted():
                 halted[name] = step
             case Create() | AddPartitions() | Configure():
-                if not may_write():  # it may have become another process's turn since it looked
-                    raise Unavailable(f"topic {name} is not made ready: nothing may be written now")
-                try:
-                    _do(target, step)
-                except (NotAuthorized, Refused) as failure:
-                    halted[name] = Halted(str(failure), drifted=False)
-                else:
-                    preparing.append(name)
+                if refused := _made_ready(target, step, may_write):
+                    halted[name] = refused
+                    continue
+                preparing.append(name)
+                if name in there and not _touches_copying(step):
+                    changed[name] = there[name].topic_id
             case _ as never:
                 assert_never(never)
     gone = frozenset(known) - frozenset(names)
-    return Prepared(tuple(copied), halted, tuple(preparing), gone, names, adoption)
+    return Prepared(tuple(copied), halted, tuple(preparing), gone, names, adoption, changed)
 
 
 def wanted_topics(source: MirrorCluster, spec: MirroredTopics, allowed: Collection[AllowSpec]) -> Mapping[str, Topic]:
     """The source's topics that are to be copied. Raises ``KafkaFailure``."""
     topics = source.topics()
     return {name: topics[name] for name in wanted(topics, spec, *(allow.topics for allow in allowed))}
+
+
+def _made_ready(
+    target: MirrorCluster, step: Create | AddPartitions | Configure, may_write: Callable[[], bool]
+) -> Halted | None:
+    """Why the target refuses, where it does. Raises ``KafkaFailure``."""
+    if not may_write():  # it may have become another process's turn since it looked
+        raise Unavailable(f"topic {step.name} is not made ready: nothing may be written now")
+    try:
+        _do(target, step)
+    except (NotAuthorized, Refused) as failure:
+        return Halted(str(failure), drifted=False)
+    return None
+
+
+def _touches_copying(step: Step) -> bool:
+    """Whether records are copied otherwise by it: where they may vanish one by one, and need keys."""
+    return isinstance(step, Configure) and "cleanup.policy" in step.settings
 
 
 def _do(target: MirrorCluster, step: Step) -> None:

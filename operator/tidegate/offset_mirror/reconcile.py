@@ -17,7 +17,7 @@ from tidegate.kafka.errors import KafkaFailure
 from tidegate.kube.loop import Pass
 from tidegate.kube.objects import Told as Keys
 from tidegate.kube.objects import newest_of, tell_once
-from tidegate.kube.ports import MIRRORS, Object, label_of, name_of, namespace_of, uid_of
+from tidegate.kube.ports import MIRRORS, KubeFailure, Object, label_of, name_of, namespace_of, uid_of
 from tidegate.kube.unreadable import UNREADABLE_AGAIN_S, say_unreadable
 from tidegate.offset_mirror.copying import Copying, with_found
 from tidegate.offset_mirror.counting import counted
@@ -279,7 +279,8 @@ class MirrorReconciler:
         job = before.status.job
         try:
             asked = (body, running.clusters, spec, source, target, before.status)
-            found = await topics_prepared(self._parts, *asked, pair)
+            copied_now = running.source_ids().keys() | self._jobs.copies(body, before.status)
+            found = await topics_prepared(self._parts, *asked, pair, copied_now)
             if isinstance(found, Refusal):
                 return await self._not_copied(body, refused(before, found))
             prepared = found
@@ -290,16 +291,20 @@ class MirrorReconciler:
         if prepared is not None:
             rows, halted = rows_of(prepared, {**known, **prepared.adoption.rows}), halted_courses(prepared)
             ready = [topic for topic in prepared.copied if topic.source.name not in fresh]
+            ready += self._jobs.going_on(body, prepared)
             running.comparing.keep({row.name for row in rows} - fresh)
             adopts = frozenset(row.name for row in rows if row.adopted)
             mirrored = frozenset(row.name for row in rows if row.target_id)
             copy = functools.partial(running.copy, ready, before.status.producer_ids, adopts, mirrored)
             # Of a mirror that was suspended all may be ready by now, which has taken seconds.
             unless_frozen(self._parts.live, pair if ready else (), copy)
-            found_job = await self._kept_job(body, before, spec, (source, target), prepared, ready, pair)
-            if isinstance(found_job, Refusal):
-                return await self._not_copied(body, refused(before, found_job))
-            job = found_job
+            try:
+                found_job = await self._kept_job(body, before, spec, (source, target), prepared, ready, pair)
+                if isinstance(found_job, Refusal):
+                    return await self._not_copied(body, refused(before, found_job))
+                job = found_job
+            except KubeFailure as failure:  # the status has to say so, and how the copies stand meanwhile
+                trouble = f"the job can't be looked after: {failure}"
         gone = prepared.gone if prepared is not None else gone_before(before.status)
         result = counted([*running.courses(), *halted], rows, self._parts.clock.monotonic(), gone)
         preparing = len(prepared.preparing) if prepared is not None else 0
@@ -336,11 +341,12 @@ class MirrorReconciler:
         wanted = wanted_job(body, spec, pair, ready, different, self._parts.jobs, settled=settled)
         if isinstance(wanted, Refusal):
             return wanted
+        lost = self._running[uid].copying.is_lost
         if wanted is None:
             return told if told is not None and await self._jobs.end(body, told) else None
         begin = functools.partial(unless_frozen, self._parts.live, beginning, _nothing)
         try:
-            job, has_begun = await self._jobs.keep(body, told, wanted, begin)
+            job, has_begun = await self._jobs.keep(body, told, replace(wanted, lost=lost), begin)
         except NewerVersion as newer:
             return Refusal(WRITTEN_BY_NEWER_VERSION, str(newer))
         if has_begun:
@@ -364,7 +370,8 @@ class MirrorReconciler:
         parts.of_mirrors.gone(namespace_of(body), name_of(body))
         reports = None
         if spec.engine is MirrorEngine.SPARK:
-            reports = Reports(functools.partial(self._jobs.reports, body), parts.of_mirrors.wrote)
+            of_job = functools.partial(self._jobs.reports, body), functools.partial(self._jobs.last, body)
+            reports = Reports(*of_job, parts.of_mirrors.wrote)
         begun = opened(parts, body, status, spec, source, target, self._stopped.get(uid), reports)
         self._running[uid] = _Running(key, connections, begun)
         begun.start()

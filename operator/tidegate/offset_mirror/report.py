@@ -62,6 +62,11 @@ class Report:
     trouble: str = ""
 
 
+LastWords = dict[tuple[str, int], tuple[Report, float | None]]
+"""By launch and place, what a task has said last, and when that was heard (monotonic, seconds). ``None``: it was there
+when this process began to listen, so that nobody knows how old it is."""
+
+
 def encode_report(report: Report) -> dict[str, str]:
     """The ConfigMap's ``data``."""
     told, rows = 0, []

@@ -13,12 +13,15 @@ from tidegate.kafka.model import LogBounds, TopicPartition
 from tidegate.offset_mirror.course import Course, Limits
 from tidegate.offset_mirror.partitions import Clusters, Partition, Partitions
 from tidegate.offset_mirror.progress import Progress
-from tidegate.offset_mirror.report import FIRST_ID, Report, Row
+from tidegate.offset_mirror.report import FIRST_ID, LastWords, Report, Row
 from tidegate.offset_mirror.topics import Copied
 from tidegate.threads import in_thread
 
 SILENT_S: Final = 10.0
 """After which it is said that nothing was heard of a partition."""
+LOST_S: Final = 120.0
+"""After which a task of which something was heard is taken for lost, with its job: one that has ended leaves its share
+to nobody for as long as the other tasks go on."""
 _CLAIM_S: Final = 5.0
 """Between two producer ids that are claimed because a report asks for them: one is good for a minute at least."""
 _NOTHING: Final = Row()
@@ -26,10 +29,12 @@ _NOTHING: Final = Row()
 
 @dataclass(frozen=True, slots=True)
 class Reports:
-    """``read``: what all tasks of the job have said last, of its newest launch; blocking. ``wrote``: told how many
-    records and bytes its tasks have written since the last report."""
+    """``read``: what all tasks of the job have said last, of its newest launch; blocking. ``last``: what was heard of
+    them before, by whoever followed the mirror in this process. ``wrote``: told how many records and bytes its tasks
+    have written since the last report."""
 
     read: Callable[[], Sequence[Report]]
+    last: Callable[[], LastWords]
     wrote: Callable[[int, int], None]
 
 
@@ -112,9 +117,11 @@ class ReportedPartitions(Partitions):
     ) -> None:
         super().__init__(clusters, limits, threads, patient_executor, name, look_s, differs)
         self._reports = reports
-        self._last: dict[int, tuple[Report, float]] = {}
-        """By the place of the task among those of the job, what it has said last, and when that was heard."""
         self._claimed_at_s: float | None = None
+        self._reads_since_s: float | None = None
+        """Since when all reports could be read, without a break."""
+        self._launch = ""
+        """Of the reports that were read last."""
         self._followed: dict[TopicPartition, ReportedCopying] = {}
 
     def _begun(self, partition: TopicPartition, topic: Copied) -> Partition:
@@ -132,36 +139,60 @@ class ReportedPartitions(Partitions):
     def heard(self) -> int:
         """Of how many tasks something was heard lately."""
         now_s = self._limits.now_s()
-        return sum(now_s - at_s <= SILENT_S for _, at_s in self._last.values())
+        return sum(now_s - at_s <= SILENT_S for _, at_s in self._heard())
+
+    @property
+    def lost(self) -> bool:
+        """Whether some task has said nothing for long, though it could have been heard. One that has never said
+        anything may wait for a place, which another job would not have either."""
+        since_s, now_s = self._reads_since_s, self._limits.now_s()
+        if since_s is None:
+            return False
+        said = [(report, at_s) for report, at_s in self._last_words() if report.attempt]
+        heard = [since_s if at_s is None else max(at_s, since_s) for _, at_s in said]
+        return any(now_s - at_s > LOST_S for at_s in heard)
+
+    def _heard(self) -> list[tuple[Report, float]]:
+        """What the tasks have said last, of those that have said something since this process listens."""
+        return [(report, at_s) for report, at_s in self._last_words() if at_s is not None]
+
+    def _last_words(self) -> list[tuple[Report, float | None]]:
+        """Of the newest launch: one read may have come too late, with reports of the one before."""
+        return [words for (launch, _), words in self._reports.last().items() if launch == self._launch]
 
     async def _look(self) -> int:
         """The reports first, then where the target's logs end, then where the source's do."""
         asked = tuple(self._followed)
         try:
-            self._hear(await in_thread(self._patient, self._reports.read), self._limits.now_s())
+            reports, now_s = await in_thread(self._patient, self._reports.read), self._limits.now_s()
+            self._reads_since_s = now_s if self._reads_since_s is None else self._reads_since_s
+            self._hear(reports, now_s)
             await self._claim()
             ends = await in_thread(self._patient, self._clusters.target.told_bounds, asked, stable=False)
         except KafkaFailure as failure:
-            self._trouble = str(failure)
+            self._trouble, self._reads_since_s = str(failure), None
             return 0
         for partition, bounds in ends.items():
             if partition in self._followed:
                 self._followed[partition].ends(bounds.latest)
         await super()._look()
-        said = next((report.trouble for report, _ in self._last.values() if report.trouble), "")
+        said = next((report.trouble for report, _ in self._heard() if report.trouble), "")
         self._trouble = self._trouble or said
         return 0
 
     def _hear(self, reports: Sequence[Report], at_s: float) -> None:
-        launches = {place: report.launch for place, report in enumerate(reports)}
-        self._last = {place: last for place, last in self._last.items() if last[0].launch == launches.get(place)}
+        last = self._reports.last()
+        self._launch = next((report.launch for report in reports), "")
         for place, report in enumerate(reports):
-            before = self._last[place][0] if place in self._last else None
-            if not report.attempt or (before is not None and _mark(report) == _mark(before)):
+            key = report.launch, place
+            if key not in last:
+                last[key] = (report, None)
+            before, _ = last[key]
+            if not report.attempt or _mark(report) == _mark(before):
                 continue
-            self._last[place] = (report, at_s)
-            is_same = before is not None and _mark(report)[:2] == _mark(before)[:2]
-            records, size = (before.records, before.size) if before is not None and is_same else (0, 0)
+            last[key] = (report, at_s)
+            is_same = _mark(report)[:2] == _mark(before)[:2]
+            records, size = (before.records, before.size) if is_same else (0, 0)
             self._reports.wrote(max(0, report.records - records), max(0, report.size - size))
             for partition, row in report.rows.items():
                 if partition in self._followed:
@@ -169,7 +200,7 @@ class ReportedPartitions(Partitions):
 
     async def _claim(self) -> None:
         """Whoever may write reports could ask for ids without end: so not for one after the other at once."""
-        wanted = {report.wants_id_after for report, _ in self._last.values()} - {None}
+        wanted = {report.wants_id_after for report, _ in self._heard()} - {None}
         now_s = self._limits.now_s()
         if not wanted or (self._claimed_at_s is not None and now_s - self._claimed_at_s < _CLAIM_S):
             return

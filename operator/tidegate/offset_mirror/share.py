@@ -19,7 +19,7 @@ from tidegate.offset_mirror.order import MirrorOrder
 from tidegate.offset_mirror.pace import Pace
 from tidegate.offset_mirror.partitions import Clusters, Partitions, kept
 from tidegate.offset_mirror.report import BEAT_S
-from tidegate.offset_mirror.turn import Turn
+from tidegate.offset_mirror.turn import Displaced, Turn
 from tidegate.threads import in_thread
 
 _log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ async def copy_share(
     clock: Clock,
     beat_s: float = BEAT_S,
 ) -> str:
-    """Why it has ended. ``attempt``: see ``Turn``."""
+    """Why it has ended: it is not asked for any more. ``attempt``: see ``Turn``. Raises ``Displaced``."""
     turn = Turn(kube, order, place, attempt, clock.monotonic)
     name, written = f"{order.namespace}/{order.name}", _Written()
     source, target = (
@@ -85,4 +85,6 @@ async def copy_share(
         target.close()
         patient.shutdown(wait=False)
     _log.info("%s: the task of place %d ends: %s", name, place, turn.over)
+    if turn.is_displaced:
+        raise Displaced(turn.over)
     return turn.over

@@ -19,6 +19,8 @@ PARTITIONS_A_TASK: Final = 50
 """Above which another task is added, while there may be more executors."""
 MOST_EXECUTORS: Final = 20
 """Unless spec.spark.executor.instances says another number."""
+MOST_TASKS: Final = 200
+"""However many places there are: the operator reads what each task says, one after the other, within some seconds."""
 TOO_MANY_PARTITIONS: Final = "TooManyPartitions"
 
 
@@ -40,11 +42,11 @@ def shares(partitions: int, spark: SparkSpec | None, settings: SparkSettings, *,
         said = asked.instances if asked is not None else None
         executors = said or min(max(-(-wanted // cores), settings.executor_instances), MOST_EXECUTORS)
         # One for each partition at most: an executor that finds no work is not asked for.
-        executors = min(executors, max(1, -(-partitions // cores)))
+        executors = min(executors, max(1, -(-min(partitions, MOST_TASKS) // cores)))
         places = executors * cores
     else:
         places = _places(settings.local_master)
-    tasks = max(1, min(places, partitions))
+    tasks = max(1, min(places, partitions, MOST_TASKS))
     most = tasks * MOST_OF_A_SHARE
     if partitions > most:
         says = f"{partitions} partitions are too many for {tasks} task(s), which copy {most} at most"

@@ -27,6 +27,11 @@ TURN_S: Final = 30.0
 """How long a task goes on copying after it has last seen that it is its turn, or said how its copies stand."""
 
 
+class Displaced(Exception):
+    """By its report, another attempt of the task is at work. So it has failed: where the report is wrong, and there is
+    no other one, it is begun again, and in the end the job."""
+
+
 class Turn:
     """Of one attempt of the task of one place. Thread-safe; ``now_s``: a monotonic clock."""
 
@@ -44,6 +49,8 @@ class Turn:
         self._wants_id_after: int | None = None
         self.over = ""
         """Why the task has to end; once it has, it does not begin again."""
+        self.is_displaced = False
+        """Whether it is over by its report, and not by the OffsetMirror."""
         self.trouble = ""
         """Why it could not look, or say something, the last time."""
 
@@ -108,6 +115,11 @@ class Turn:
             found = known_ids(self._body, self._order.uid, self._order.former_ids)
             if isinstance(found, Interrupted):
                 return found
+            told = read_status(OffsetMirrorStatus, self._body).producer_ids
+            if found.ids != told:
+                # A failover fences what the status names: former ids are written there before anything is with them.
+                self._wants_id_after = FIRST_ID
+                return Interrupted("the former producer ids are being written to the status")
             if not found.ids or after == found.ids[-1]:
                 self._wants_id_after = FIRST_ID if after is None else after
                 return Interrupted("a producer id is being claimed")
@@ -133,7 +145,7 @@ class Turn:
         try:
             self._kube.change_config_map(self._body, self._report_name, self._after)
         except NewerVersion as newer:
-            self.over = str(newer)
+            self._displace(str(newer))
         except KubeFailure as failure:
             self.trouble = str(failure)
         else:
@@ -147,9 +159,13 @@ class Turn:
         except BadReport:
             return encode_report(self._report)
         if there.launch != self._order.launch or there.attempt > self._report.attempt:
-            self.over = "another attempt of this task is at work"
+            self._displace("another attempt of this task is at work")
             return None
         return encode_report(self._report)
+
+    def _displace(self, why: str) -> None:
+        self.is_displaced = not self.over
+        self.over = self.over or why
 
 
 def _row(course: Course) -> Row:

@@ -15,6 +15,7 @@ from tidegate.kube.ports import Kube
 from tidegate.mirror.ports import MirrorCluster
 from tidegate.offset_mirror.order import MirrorOrder
 from tidegate.offset_mirror.share import copy_share
+from tidegate.offset_mirror.turn import Displaced
 from tidegate.spark.mirror import ordered
 
 BEAT_S = 0.02
@@ -31,7 +32,7 @@ class Job:
         attempt: int = 1,
         beat_s: float = BEAT_S,
     ) -> None:
-        self.order = order
+        self.order, self.beat_s = order, beat_s
         self.ended: list[str] | None = None
         self._loop = asyncio.new_event_loop()
         clock = SystemClock()
@@ -40,7 +41,15 @@ class Job:
         ]
 
         async def all_of_them() -> list[str]:
-            return list(await asyncio.gather(*shares))
+            tasks = [self._loop.create_task(share) for share in shares]
+            try:
+                return list(await asyncio.gather(*tasks))
+            except Displaced as displaced:
+                # Spark begins such a task again a hundred times, and then ends the job.
+                for task in tasks:
+                    task.cancel()
+                await asyncio.wait(tasks)
+                return [str(displaced)]
 
         self._task = self._loop.create_task(all_of_them())
         self._thread = threading.Thread(target=self._run)
@@ -72,6 +81,7 @@ class JobRunner:
         self.refuses = ""
         self.jobs: dict[str, Job] = {}
         self.launches: list[Launch] = []
+        self.stopped: list[str] = []
         self.may_stop = threading.Event()
         self.may_stop.set()
         self._open_cluster = open_cluster
@@ -102,6 +112,7 @@ class JobRunner:
         return RunnerStatus(RunnerState.EXITED, "; ".join(sorted({*job.ended})))
 
     def stop(self, launch: Launch) -> None:
+        self.stopped.append(launch.name)
         if not self.may_stop.wait(30):
             raise TimeoutError(f"{launch.name} did not end")
         job = self.jobs.get(launch.name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -24,19 +24,6 @@ from tidegate.resources.conditions import find_condition
 from tidegate.spark.mirror import OtherOrder, ordered
 
 P = TopicPartition("t", 0)
-
-
-@pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkWorld]:
-    """Times are shorter than they are."""
-    monkeypatch.setattr("tidegate.offset_mirror.jobs.FIRST_BACKOFF_S", 0.02)
-    monkeypatch.setattr("tidegate.offset_mirror.share._LOOK_S", 0.02)
-    monkeypatch.setattr("tidegate.offset_mirror.counting.WITHIN_S", 1.0)
-    monkeypatch.setattr("tidegate.offset_mirror.reported.SILENT_S", 1.0)
-    monkeypatch.setattr("tidegate.offset_mirror.reported._CLAIM_S", 0.0)
-    world = SparkWorld()
-    yield world
-    world.close()
 
 
 class CutOff(FakeKube):
@@ -150,7 +137,7 @@ def test_an_attempt_ends_where_a_later_one_is_at_work(world: SparkWorld) -> None
     later = Job(world.kube, world.open, first.order, attempt=7)
     try:
         world.passes(lambda: first.ended is not None)
-        assert first.ended == ["another attempt of this task is at work"] * 2
+        assert first.ended == ["another attempt of this task is at work"]
         assert later.ended is None
     finally:
         later.kill()
@@ -389,9 +376,12 @@ def test_tasks_of_a_mirror_that_is_deleted_end(again: bool, world: SparkWorld) -
 
 def test_the_job_of_a_mirror_that_is_forgotten_is_ended(world: SparkWorld) -> None:
     world.copied()
-    world.run(world.reconciler.forget(world.body))
+    body = world.body
+    world.kube.delete(MIRRORS, "ns", "m", CREATED)
+    world.run(world.reconciler.forget(body))
 
-    assert world.job_runner.last.ended == ["killed"]
+    assert world.job_runner.stopped == world.job_runner.started
+    assert world.job_runner.last.ended is not None
 
 
 def test_the_engine_can_be_changed_at_any_time(world: SparkWorld) -> None:

@@ -13,7 +13,8 @@ from tidegate.compressed import pack
 from tidegate.jobs.settings import SparkSettings
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import LogBounds, Topic, TopicPartition
-from tidegate.offset_mirror.counting import state_of
+from tidegate.offset_mirror.counting import counted, state_of
+from tidegate.offset_mirror.course import Course
 from tidegate.offset_mirror.order import (
     BadOrder,
     MirrorOrder,
@@ -33,7 +34,7 @@ from tidegate.offset_mirror.reported import ReportedCopying
 from tidegate.offset_mirror.shares import Shares, shares
 from tidegate.offset_mirror.topics import Copied
 from tidegate.resources.conditions import Refusal
-from tidegate.resources.offset_mirror import CopyState
+from tidegate.resources.offset_mirror import CopyState, MirroredTopicStatus
 from tidegate.resources.spark import ExecutorSpec, SparkSpec
 from tidegate.versions import NewerVersion
 
@@ -82,6 +83,7 @@ def order(**changes: Any) -> MirrorOrder:
         (400, SparkSpec(executor=ExecutorSpec(instances=3, cores=4)), 1, Shares(12, 3)),
         (2, SparkSpec(executor=ExecutorSpec(instances=30)), 1, Shares(2, 2)),
         (3, SparkSpec(executor=ExecutorSpec(cores=2)), 1, Shares(2, 1)),
+        (100_000, SparkSpec(executor=ExecutorSpec(instances=1000, cores=32)), 1, Shares(200, 7)),
     ],
 )
 def test_tasks_and_executors_grow_with_the_partitions(
@@ -288,3 +290,15 @@ def test_a_source_that_lost_records_does_not_make_a_copy_younger() -> None:
         state = followed.looked(7, 10, says=10)
 
     assert state is not CopyState.IN_SYNC
+
+
+def test_more_producer_ids_than_a_status_may_name_are_not_known() -> None:
+    """A report can say so. The API server would refuse such a status, which would stay as it is for ever."""
+    row = MirroredTopicStatus(name="t", source_id="a", target_id="b", partitions=1001, state=CopyState.WAITING)
+    courses = [Course(TopicPartition("t", n), 5, 5, 1.0, producer_id=n) for n in range(1001)]
+    [whole] = counted(courses, [row], 1.0).topics
+    assert whole.writers is None
+    [partial] = counted(courses[:600], [row.model_copy(update={"writers": tuple(range(600, 1200))})], 1.0).topics
+    assert partial.writers is None
+    [most] = counted(courses[1:], [row.model_copy(update={"partitions": 1000})], 1.0).topics
+    assert most.writers == tuple(range(1, 1001))
