@@ -38,6 +38,7 @@ from tidegate.offset_mirror.preparing import Prepared
 from tidegate.offset_mirror.replacing import Begin, Follow, Replace, decide
 from tidegate.offset_mirror.report import BadReport, LastWords, Report, decode_report, encode_report
 from tidegate.offset_mirror.topics import Copied
+from tidegate.offset_mirror.turn import TURN_S
 from tidegate.printable import visible
 from tidegate.resources.mirror_engine import MirrorJob
 from tidegate.resources.offset_mirror import OffsetMirrorStatus
@@ -98,6 +99,9 @@ class _Memory:
     last: LastWords = field(default_factory=dict)
     """Kept as long as the job is followed, however often the mirror is begun anew: what was heard is no news again."""
     stopping: asyncio.Future[None] | None = None
+    not_ended: str = ""
+    """Why the job could not be ended, where that was tried in vain."""
+    not_ended_since_s: float = 0.0
 
 
 class MirrorJobs:
@@ -206,23 +210,39 @@ class MirrorJobs:
         runner.start(launch)
 
     async def end(self, body: Object, told: MirrorJob | None) -> str:
-        """Have no job copy any more: why that is not so yet; nothing once it is, or nothing more can be done for it
-        here."""
+        """Have no job copy any more: why that is not so yet; nothing once it is. A job that can't be ended has tasks
+        that end by themselves, and is waited for as long as that may take them."""
+        launch = self._launch_to_end(body, told)
+        if not launch:
+            return ""
+        memory = self._memories[uid_of(body)]
+        if not await self._ended(memory, launch):
+            return f"job {launch} is being ended"
+        if memory.not_ended and self._parts.clock.monotonic() - memory.not_ended_since_s < TURN_S:
+            why = visible(memory.not_ended[:200])
+            return f"job {launch} could not be ended ({why}), and its tasks end by themselves within {TURN_S:g} s"
+        del self._memories[uid_of(body)]
+        return ""
+
+    async def ended(self, body: Object, told: MirrorJob | None) -> None:
+        """As ``end``, about a minute at most, and without waiting for tasks of a job that can't be ended: for who holds
+        them back in another way."""
+        launch = self._launch_to_end(body, told)
+        if launch:
+            memory = self._memories[uid_of(body)]
+            while not await self._ended(memory, launch):
+                pass
+            del self._memories[uid_of(body)]
+
+    def _launch_to_end(self, body: Object, told: MirrorJob | None) -> str:
+        """What is to be ended, if anything is; then there is a memory of it."""
         memory = self._memories.get(uid_of(body)) or _Memory(body)
         launch = told.name if told is not None else memory.order.launch if memory.order is not None else ""
         if not launch or self._parts.runner is None:
             self._memories.pop(uid_of(body), None)
             return ""
         self._memories[uid_of(body)] = memory
-        if not await self._ended(memory, launch):
-            return f"job {launch} is being ended"
-        del self._memories[uid_of(body)]
-        return ""
-
-    async def ended(self, body: Object, told: MirrorJob | None) -> None:
-        """As ``end``, and wait for it: about a minute at most."""
-        while await self.end(body, told):
-            pass
+        return launch
 
     async def forget(self, body: Object) -> None:
         """Where it is gone, its documents and its SparkApplication go with it, and a job of this machine is ended.
@@ -264,8 +284,12 @@ class MirrorJobs:
         stopping, memory.stopping = memory.stopping, None
         try:
             stopping.result()
+            memory.not_ended = ""
         except (RunnerFailure, TimeoutError) as failure:
             _log.warning("%s: %s; its tasks end by themselves", label_of(memory.body), failure)
+            if not memory.not_ended:
+                memory.not_ended_since_s = self._parts.clock.monotonic()
+            memory.not_ended = str(failure) or "no answer in time"
         return True
 
     def _runner(self) -> Runner:

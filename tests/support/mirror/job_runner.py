@@ -72,13 +72,14 @@ class Job:
 
 
 class JobRunner:
-    """Implements `tidegate.jobs.runner.Runner`. `refuses`: why no job can be started; `kube`: as the jobs reach it."""
+    """Implements `tidegate.jobs.runner.Runner`. `refuses`: why no job can be started; `keeps`: why none can be ended;
+    `kube`: as the jobs reach it."""
 
     engine = "Spark"
 
     def __init__(self, kube: Kube, open_cluster: Callable[[Connection, str], MirrorCluster]) -> None:
         self.kube = kube
-        self.refuses = ""
+        self.refuses = self.keeps = ""
         self.jobs: dict[str, Job] = {}
         self.launches: list[Launch] = []
         self.stopped: list[str] = []
@@ -112,6 +113,8 @@ class JobRunner:
         return RunnerStatus(RunnerState.EXITED, "; ".join(sorted({*job.ended})))
 
     def stop(self, launch: Launch) -> None:
+        if self.keeps:
+            raise RunnerFailure(self.keeps)
         self.stopped.append(launch.name)
         if not self.may_stop.wait(30):
             raise TimeoutError(f"{launch.name} did not end")

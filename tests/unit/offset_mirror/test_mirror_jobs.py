@@ -309,6 +309,23 @@ def test_a_job_obeys_only_the_order_that_it_was_started_for(world: SparkWorld) -
 # --- ends -------------------------------------------------------------------------------------------------------------
 
 
+def test_a_mirror_whose_job_cannot_be_ended_is_called_suspended_once_its_tasks_have_ended_by_themselves(
+    world: SparkWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.copied()
+    world.job_runner.keeps = "delete SparkApplication: 500"
+    world.spec["suspend"] = True
+    world.one_pass()
+
+    assert world.condition("Ready").reason == "JobEnding"
+    assert "could not be ended (delete SparkApplication: 500)" in world.condition("Ready").message
+    assert "its tasks end by themselves within 30 s" in world.condition("Ready").message
+    monkeypatch.setattr("tidegate.offset_mirror.jobs.TURN_S", 0.0)
+    world.one_pass()
+    assert world.condition("Ready").reason == "Suspended"
+    assert {"the OffsetMirror is suspended"} == {*ended(world)}
+
+
 def test_a_suspended_mirror_is_called_so_once_its_job_is_gone(
     world: SparkWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
