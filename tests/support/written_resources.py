@@ -43,11 +43,12 @@ from tidegate.policy.draft import Draft
 from tidegate.policy.parts import Parts
 from tidegate.policy.requesting import Requesting
 from tidegate.policy.template import reset_spec
+from tidegate.reset.applying.replay import Replayed
 from tidegate.reset.binding import digest_of
 from tidegate.reset.model.fleet import FleetCounts, FleetPlan, GroupPlan, GroupTrouble
 from tidegate.reset.model.plan import PartitionPlan, Plan
 from tidegate.reset.model.progress import Progress
-from tidegate.reset.model.request import ApplySettings, FleetRequest, RunRequest
+from tidegate.reset.model.request import ApplySettings, FleetRequest, RunRequest, Until
 from tidegate.reset.model.result import RunResult, Standstill
 from tidegate.reset.model.targets import ToOffset
 from tidegate.reset.runs import approval_effect, decisions, reasons, seen
@@ -62,6 +63,7 @@ from tidegate.resources.offset_mirror import CopyState, MirroredTopicStatus, Off
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
 from tidegate.resources.pause import ConsumerGroupPauseSpec, PauseStatus
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
+from tidegate.resources.replay import Then
 from tidegate.resources.reset import EarlierReset, Engine, RequestedReset, ResetPhase, Way
 from tidegate.service.metrics import Metrics
 
@@ -304,6 +306,7 @@ class _ResetSeen:
     run: Run | None = None
     runner: seen.RunnerSeen | None = None
     start: seen.Start | None = None
+    replay: Replayed | None = None
 
     def decided(self) -> OffsetResetStatus:
         observed = seen.Seen(
@@ -317,6 +320,7 @@ class _ResetSeen:
             run=replace(self.run, digest=digest_of(self.run)) if self.run is not None else None,
             runner=self.runner,
             start=self.start,
+            replay=self.replay,
             has_finalizer=self.run is not None,
         )
         return decisions.decide(observed).status
@@ -325,6 +329,19 @@ class _ResetSeen:
 def _at_work(*phases: ResetPhase, plan: Plan | None = _PLAN, request: RunRequest = _REQUEST) -> OffsetResetStatus:
     journal = tuple(Progress(phase, _NOW, 1) for phase in phases)
     return _ResetSeen(_BEGUN, run=Run(request, 1, plan, journal), runner=_AT_WORK).decided()
+
+
+def _replaying() -> OffsetResetStatus:
+    """No job is at work; the group has read half of what is replayed."""
+    [partition] = _PLAN.partitions
+    plan = replace(_PLAN, partitions=(replace(partition, end=50),))
+    request = replace(_REQUEST, until=Until(Then.RETURN, timedelta(hours=6), records=40))
+    journal = tuple(Progress(phase, _NOW, 1) for phase in (ResetPhase.PAUSING, ResetPhase.REPLAYING))
+    runner = seen.RunnerSeen(Engine.DIRECT, RunnerStatus(RunnerState.EXITED), started_here=True)
+    read = Replayed(
+        records=40, read=20, partitions=1, reached=0, waits_for="orders-0 at 30 of 50: it is paused (INC-4711)"
+    )
+    return _ResetSeen(_BEGUN, run=Run(request, 1, plan, journal), runner=runner, replay=read).decided()
 
 
 def _ended(phase: ResetPhase, reason: str, message: str) -> OffsetResetStatus:
@@ -379,6 +396,7 @@ def _resets() -> Iterator[Written]:
     yield row("awaiting_approval", _awaiting_approval(), in_progress, "Suspended")
     for phase in (ResetPhase.PAUSING, ResetPhase.APPLYING, ResetPhase.VERIFYING, ResetPhase.RESUMING):
         yield row(phase.value.lower(), _at_work(ResetPhase.PLANNING, phase), in_progress, "Progressing")
+    yield row("replaying", _replaying(), in_progress, "Progressing")
     died = _BEGUN.model_copy(update={"application": f"{_NAME}-2"})
     restarting = _ResetSeen(died, run=Run(_REQUEST, 2, _PLAN, (Progress(ResetPhase.PAUSING, _NOW, 2),)), runner=_DIED)
     yield row("job_restarting", restarting.decided(), in_progress, "Progressing")
