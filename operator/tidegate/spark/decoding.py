@@ -7,6 +7,7 @@ for it and looks at the records again.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -130,7 +131,7 @@ def _codec(decoding: Decoding) -> _Codec:
             raise ValueError("Spark itself parses JSON")
 
 
-class _Codec:
+class _Codec(ABC):
     """Decodes by one reader's schema. ``column``: of the column ``record``."""
 
     column: Column
@@ -193,11 +194,11 @@ class _Codec:
     def _unknown(self, number: int) -> Flaw:
         return Flaw.UNKNOWN_SCHEMA if number in self._writers else Flaw.NOT_ASKED
 
-    def _reading(self, number: int | None) -> _Reading:
-        raise NotImplementedError
+    @abstractmethod
+    def _reading(self, number: int | None) -> _Reading: ...
 
-    def _document(self, decode: Decode | None, value: bytes, number: int | None) -> Any:
-        raise NotImplementedError
+    @abstractmethod
+    def _document(self, decode: Decode | None, value: bytes, number: int | None) -> Any: ...
 
 
 class _Other(Exception):
