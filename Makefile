@@ -55,7 +55,7 @@ test-fast: setup ## the tests that need neither broker, API server, Spark nor He
 .PHONY: pictures
 pictures: python ## docs/pictures from a real run of the demo: its recording, and screenshots of the page (Chromium)
 	@"$(PYTHON)" dev/stack.py prepare demo
-	@$(RUN) $(BIN)/python dev/pictures.py
+	@$(RUN) $(BIN)/python -m demo.pictures
 
 .PHONY: site
 site: setup ## the documents as a site in build/site, with its links checked; it asks no other host for anything

@@ -14,19 +14,17 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from demo.cluster import Cluster
+from demo.stage import API_VERSION, CONNECTION, NAMESPACE
+from devstack import ApiServer, KafkaCluster
+from devstack.processes import eventually
+from support.chromium import Browser, chromium
+
 _ROOT: Final = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(_ROOT / folder) for folder in ("tests", "operator", ".")]
-
-from demo.cluster import Cluster  # noqa: E402
-from demo.stage import API_VERSION, CONNECTION, NAMESPACE  # noqa: E402
-from devstack import ApiServer, KafkaCluster  # noqa: E402
-from devstack.processes import eventually  # noqa: E402
-from support.chromium import Browser, chromium  # noqa: E402
-
 _PICTURES: Final = _ROOT / "docs" / "pictures"
 _RESET: Final = "replay-18-may"
 _DEMO_S: Final = 600.0
-_SIZE: Final = {"width": 1180, "height": 860}
+_WIDTH, _HEIGHT = 1180, 860
 
 
 def main() -> int:
@@ -70,14 +68,14 @@ def _running(
 
 
 def _take(browser: Browser, address: str) -> None:
-    browser.look(**_SIZE)
+    browser.look(width=_WIDTH, height=_HEIGHT)
     browser.open(address)
     browser.until(f"document.body?.innerText.includes({_RESET!r})", "the reset is listed", _DEMO_S)
     browser.run(f"location.hash = '#/reset/{NAMESPACE}/{_RESET}'")
     browser.until("document.querySelector('h1')?.innerText.includes('Succeeded')", "it has succeeded", _DEMO_S)
     browser.until("document.querySelectorAll('table').length > 0", "its partitions are shown")
     for name, dark in (("page", False), ("page-dark", True)):
-        browser.look(dark=dark, **_SIZE)
+        browser.look(dark=dark, width=_WIDTH, height=_HEIGHT)
         browser.screenshot(_PICTURES / f"{name}.png")
 
 
