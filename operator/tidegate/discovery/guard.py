@@ -251,8 +251,9 @@ class Guard:
 
     @property
     def remembered(self) -> Remembered:
-        """What a later process goes on from."""
-        counts = Counts(self.starts_committed, self.began_at_end, self.backfilled)
+        """What a later process goes on from. It finds those that still have to be sent back once more, and counts them
+        then."""
+        counts = Counts(self.starts_committed, self.began_at_end - len(self.overtaken), self.backfilled)
         return Remembered(self.state, self.wish.patterns, counts, self.wish.allowed)
 
     def restore(self, before: Remembered, status: DiscoveryStatus | None) -> None:

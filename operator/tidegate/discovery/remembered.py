@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -38,21 +38,30 @@ def encode(remembered: Remembered) -> dict[str, Any]:
         "finished": state.initial_discovery_finished,
         "selection": None if remembered.selection is None else list(remembered.selection),
         **({"allowed": list(remembered.allowed)} if remembered.allowed is not None else {}),
-        "topics": {
-            name: [known.topic_id, known.initial, known.settled, *([known.before] if known.before else [])]
-            for name, known in sorted(state.topics.items())
-        },
+        "topics": {name: _row(known) for name, known in sorted(state.topics.items())},
         "counts": [counts.starts_committed, counts.began_at_end, counts.backfilled],
     }
+
+
+def _row(known: KnownTopic) -> list[Any]:
+    row: list[Any] = [known.topic_id, known.initial, known.settled]
+    if known.before or known.above:
+        row.append(known.before)
+    if known.above:
+        row.append(sorted(known.above))
+    return row
+
+
+def _known(row: Sequence[Any]) -> KnownTopic:
+    before = str(row[3]) if len(row) > 3 else ""
+    known = KnownTopic(str(row[0]), _whole(row[1]), _whole(row[2]), before)
+    return known.settle([_whole(number) for number in row[4]]) if len(row) > 4 else known
 
 
 def decode(document: Mapping[str, Any]) -> Remembered:
     """What :func:`encode` wrote. Raises ``ValueError`` for anything else."""
     try:
-        topics = {
-            str(name): KnownTopic(str(row[0]), _whole(row[1]), _whole(row[2]), str(row[3]) if len(row) > 3 else "")
-            for name, row in document["topics"].items()
-        }
+        topics = {str(name): _known(row) for name, row in document["topics"].items()}
         selection, allowed = document["selection"], document.get("allowed")
         return Remembered(
             DiscoveryState(bool(document["finished"]), topics),
@@ -80,7 +89,7 @@ def merged(ours: Remembered, earlier: Remembered) -> Remembered:
         known = topics.get(name)
         if known is not None and known.topic_id == theirs.topic_id:
             initial, settled = max(known.initial, theirs.initial), max(known.settled, theirs.settled)
-            topics[name] = replace(known, initial=initial, settled=settled)
+            topics[name] = replace(known, initial=initial, settled=settled).settle(known.above | theirs.above)
         elif known is None or known.before != theirs.topic_id:
             topics[name] = theirs if known is None or theirs.before else replace(theirs, before=known.topic_id)
     counts = Counts(

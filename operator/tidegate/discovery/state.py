@@ -2,31 +2,45 @@
 
 Flink's enumerator keeps, for each partition, whether it was there at the first discovery (``unassignedInitial``: it
 begins as the application says) or is taken care of (``assigned``), and whether a first discovery there was at all, for
-one that found nothing is not the same as none. Kafka's partition numbers only grow, so two numbers a topic say as much:
-those below ``initial`` were there first, those below ``settled`` are taken care of. A topic that was removed and made
-anew is another topic, by its id (KIP-516).
+one that found nothing is not the same as none. Kafka's partition numbers only grow, so two numbers a topic say nearly
+as much: those below ``initial`` were there first, those below ``settled`` are taken care of. The few that are taken
+care of above one that is not are named. A topic that was removed and made anew is another topic, by its id (KIP-516).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Self
 
 from tidegate.kafka.model import Topic, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
 class KnownTopic:
-    """``initial``: how many partitions were there at the first discovery. ``settled``: how many are taken care of.
+    """``initial``: how many partitions were there at the first discovery. ``settled``: all below it are taken care of.
 
     ``before``: the id of the topic of this name that was removed, empty for none; a broker that lags may still show it.
+    ``above``: numbers above ``settled`` that are taken care of: their owners have begun where they should, and must not
+    be sent back because of one below.
     """
 
     topic_id: str
     initial: int
     settled: int
     before: str = ""
+    above: frozenset[int] = frozenset()
+
+    def is_settled(self, number: int) -> bool:
+        """Whether the partition is taken care of."""
+        return number < self.settled or number in self.above
+
+    def settle(self, numbers: Collection[int]) -> Self:
+        """These are taken care of as well."""
+        above, settled = self.above.union(numbers), self.settled
+        while settled in above:
+            settled += 1
+        return replace(self, settled=settled, above=frozenset(number for number in above if number > settled))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +85,8 @@ def discover(state: DiscoveryState, seen: Mapping[str, Topic], existed: Mapping[
         elif known.topic_id != topic.topic_id:
             known = KnownTopic(topic.topic_id, 0, 0, before=known.topic_id)
         topics[name] = known
-        new += [TopicPartition(name, number) for number in range(known.settled, topic.partitions)]
+        unsettled = (number for number in range(known.settled, topic.partitions) if not known.is_settled(number))
+        new += [TopicPartition(name, number) for number in unsettled]
     return Discovered(DiscoveryState(True, topics), tuple(sorted(new)))
 
 
@@ -100,17 +115,10 @@ def least_interval_s(topics: Collection[Topic]) -> float:
 
 
 def settle(state: DiscoveryState, partitions: Collection[TopicPartition]) -> DiscoveryState:
-    """These new partitions are taken care of. One above another that is not stays new itself, and is found again."""
-    done = frozenset(partitions)
+    """These new partitions are taken care of."""
     topics = dict(state.topics)
-    for name in {p.topic for p in done}:
-        known = topics.get(name)
-        if known is None:
-            continue
-        settled = known.settled
-        while TopicPartition(name, settled) in done:
-            settled += 1
-        topics[name] = replace(known, settled=settled)
+    for name in {p.topic for p in partitions} & topics.keys():
+        topics[name] = topics[name].settle([p.partition for p in partitions if p.topic == name])
     return replace(state, topics=topics)
 
 

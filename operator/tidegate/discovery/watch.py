@@ -305,7 +305,7 @@ class ConnectionWatch:
 
     def _is_settled(self, guard: Guard, partition: TopicPartition) -> bool:
         known = guard.state.topics.get(partition.topic)
-        return known is not None and partition.partition < known.settled
+        return known is not None and known.is_settled(partition.partition)
 
     # --- telling agents -----------------------------------------------------------------------------------------------
 

@@ -473,6 +473,36 @@ def test_an_owner_that_was_too_early_is_sent_back_once_no_reset_is_under_way(wor
         assert world.counted("tidegate_new_partitions_total", outcome=outcome) == 1
 
 
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_partition_that_was_given_its_start_is_not_sent_back_with_one_below_it(
+    world: World, *, restart: bool
+) -> None:
+    """Its owner has begun there, and would read what it has read since once more."""
+    with world.operator() as operator:
+        operator.first()
+        world.resetting = True
+        operator.run(operator.keep())
+        world.kafka.commit_directly(GROUP, {TopicPartition("orders", 2): 7})
+        world.kafka.add_partitions("orders", 4)
+        for number in (2, 3):
+            world.kafka.append(TopicPartition("orders", number), [START] * 9)
+        operator.until(lambda s: (s.began_at_end, s.starts_committed) == (1, 1), "each is told as it stands")
+        world.kafka.commit_directly(GROUP, {TopicPartition("orders", 3): 5})
+        if not restart:
+            world.resetting = False
+            status = operator.until(lambda s: s.backfilled > 0, "the lower one is sent back")
+            operator.settled("orders", 4)
+    if restart:
+        world.resetting = False
+        with world.operator() as operator:
+            status = operator.until(lambda s: s.backfilled > 0, "the lower one is sent back")
+            operator.settled("orders", 4)
+
+    assert (status.starts_committed, status.began_at_end, status.backfilled) == (1, 1, 1)
+    assert world.kafka.committed(GROUP, new(2, 3)) == {TopicPartition("orders", 2): 0, TopicPartition("orders", 3): 5}
+    assert world.counted("tidegate_new_partitions_total", outcome="Backfilled") == 1
+
+
 def test_through_a_frozen_connection_new_partitions_wait_for_their_start(world: World) -> None:
     with world.operator() as operator:
         operator.first()
