@@ -126,8 +126,12 @@ class ApiServer:
 
     @property
     def audit_log(self) -> Path:
-        """One JSON object a line for each request, without bodies (level Metadata)."""
-        return self._own.run.logs / "audit.log"
+        """One JSON object a line for each request, without bodies (level Metadata).
+
+        Raises `StackError` where no `start` wrote the kubeconfig.
+        """
+        beside = self.kubeconfig.parent / "logs" / "audit.log"
+        return beside if beside.is_file() else self._own.run.logs / "audit.log"
 
     @property
     def logs(self) -> Path | None:

@@ -15,6 +15,8 @@ import pytest
 from devstack import KafkaCluster
 from support.operator_process import OperatorProcess, Resources, condition_of, until
 
+pytestmark = pytest.mark.at_once(3)
+
 NO_BROKER = "127.0.0.1:1"
 
 

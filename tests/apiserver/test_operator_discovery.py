@@ -19,6 +19,8 @@ from support.stack_fixtures import MakeTopic, Unique
 BEFORE, AFTER = 2, 4
 RATE = 50.0
 
+pytestmark = pytest.mark.at_once(3)
+
 CLASSIC: dict[str, Any] = {"heartbeat_s": 0.5, "session_s": 6.0, "config": {"topic.metadata.refresh.interval.ms": 1000}}
 CONSUMER: dict[str, Any] = {"protocol": "consumer"}
 

@@ -33,6 +33,8 @@ from tidegate.kafka_client.client import KafkaClient
 from tidegate.kafka_client.fenced_writer import control_transactional_id
 from tidegate.pause.holds import holder
 
+pytestmark = pytest.mark.at_once(3)
+
 PARTITIONS = 4
 
 

@@ -12,6 +12,8 @@ from support.clients import ConsumerFleet
 from support.operator_process import OperatorProcess, Resources, condition_of, until, writes_in
 from support.stack_fixtures import MakeTopic, Unique
 
+pytestmark = pytest.mark.at_once(3)
+
 PARTITIONS = 3
 AT_50 = dict.fromkeys(range(PARTITIONS), 50)
 AT_10 = dict.fromkeys(range(PARTITIONS), 10)

@@ -23,6 +23,9 @@ from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import GroupState
 from tidegate.kafka_client.client import KafkaClient
 
+# The brokers are its own, and away for most of the time.
+pytestmark = pytest.mark.in_background
+
 WITHIN_S = 30.0
 ROUNDS = 3
 FROZEN_S = 18.0
