@@ -17,7 +17,10 @@ ROUND_ROBIN: Final = "roundrobin"
 STICKY: Final = "sticky"
 COOPERATIVE_STICKY: Final = "cooperative-sticky"
 
-KNOWN: Final = frozenset({RANGE, ROUND_ROBIN, STICKY, COOPERATIVE_STICKY})
+STICKY_ASSIGNORS: Final = frozenset({STICKY, COOPERATIVE_STICKY})
+"""Those that go by what members have."""
+
+KNOWN: Final = STICKY_ASSIGNORS | {RANGE, ROUND_ROBIN}
 """The protocols of which we know what Kafka's own assignor would do."""
 
 
