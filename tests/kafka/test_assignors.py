@@ -9,7 +9,7 @@ import pytest
 
 from support.java_assignors import AskedGroup, JavaAssignors, Shares, sticky_user_data
 from support.needs import starts
-from support.random_groups import claimed_at_will, histories
+from support.random_groups import claimed_at_will, histories, unevenly_held
 from tidegate.kafka.assignors.assignor import COOPERATIVE_STICKY, KNOWN, STICKY, assign
 from tidegate.kafka.model import Subscription, TopicPartition
 
@@ -85,6 +85,9 @@ def _same_for_any_claims(java: JavaAssignors, assignor: str, groups: int, seed: 
     random = Random(seed)
     compared = sum(_is_the_same(java, claimed_at_will(random, assignor)) for _ in range(groups))
     assert compared >= 0.7 * groups
+    if assignor in STICKIES:
+        for _ in range(groups // 5):
+            assert _is_the_same(java, unevenly_held(random, assignor))
 
 
 def _is_the_same(java: JavaAssignors, group: AskedGroup) -> bool:

@@ -126,6 +126,28 @@ def claimed_at_will(random: Random, assignor: str) -> AskedGroup:
     return AskedGroup(assignor, topics, members)
 
 
+def unevenly_held(random: Random, assignor: str) -> AskedGroup:
+    """Some dozens of partitions to a member on average, of which some have most; of the newest generation members also
+    claim what they no longer read."""
+    topics = {f"t{number}": random.choice([3, 10, 20, 40]) for number in range(random.randint(3, 8))}
+    left = {TopicPartition(topic, number) for topic, count in topics.items() for number in range(count)}
+    everything = sorted(left)
+    reads = [frozenset(random.sample(sorted(topics), random.randint(1, len(topics)))) for _ in range(4)]
+    members = {}
+    for _ in range(random.randint(3, 16)):
+        topics_read = random.choice(reads)
+        generation = random.choice([5, 5, 5, 4, 3])
+        also_unread = generation == 5 and random.random() < 0.5
+        of = everything if random.random() < 0.3 else sorted(left)
+        share = random.choice([0, 0, 0.1, 0.3, 0.9])
+        claimed = frozenset(p for p in of if (p.topic in topics_read or also_unread) and random.random() < share)
+        left -= claimed
+        data = sticky_user_data(claimed, generation) if assignor == STICKY else None
+        owned = claimed if assignor == COOPERATIVE_STICKY else frozenset[TopicPartition]()
+        members[member_id(random)] = (Subscription(topics_read, owned, generation, 3, data), None)
+    return AskedGroup(assignor, topics, members)
+
+
 def _any_user_data(random: Random, claimed: Partitions, generation: int) -> bytes | None:
     """Version 1 or 0 of it, or torn."""
     whole = sticky_user_data(claimed, random.choice([generation, None]))

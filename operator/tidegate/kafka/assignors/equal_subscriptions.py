@@ -37,7 +37,7 @@ class _Quotas:
         """What members claim beyond their quota, and whose it was."""
         self._below: list[str] = []
         self._at_least: list[str] = []
-        """Members that have the least, and may get one more."""
+        """Members that have the least, and may get one more as long as there is more to give."""
 
     def assigned(self) -> Assigned:
         for member_id in self._claims.kept:
@@ -55,9 +55,7 @@ class _Quotas:
         elif len(owned) >= self._most and self._full < self._extra:
             quota = self._most
             self._full += 1
-            if self._full == self._extra:
-                self._at_least.clear()
-        elif self._full < self._extra:
+        else:
             self._at_least.append(member_id)
         self._shares[member_id] = owned[:quota]
         self._taken.update(dict.fromkeys(owned[quota:], member_id))
