@@ -116,6 +116,34 @@ def test_whatever_is_claimed_every_partition_has_one_owner_who_reads_it(assignor
         assert all(p.topic in group.members[m][0].topics for m, share in shares.items() for p in share)
 
 
+def some(topic: str, *numbers: int) -> frozenset[TopicPartition]:
+    return frozenset(TopicPartition(topic, number) for number in numbers)
+
+
+def test_claims_that_keep_kafka_moving_partitions_for_ever_come_to_an_end() -> None:
+    """Java's assignor did not answer within 15 s; found at random."""
+    counts = {"t0": 28, "t3": 3, "t4": 30, "t5": 30, "t6": 10}
+    others = some("t4", 1, 11, 15, 21, 25, 26, 27) | some("t6", 3, 6)
+    stale = some("t4", 5, 6, 7, 9, 10, 12, 13, 14, 16, 17, 23, 28)
+    most = some("t0", 7, 8, 11, 13, 14, 15, 18, 20, 26, 27) | some("t6", *{*range(10)} - {3, 6})
+    most |= some("t4", *{*range(30)} - {1, 2, 3, 11, 15, 21, 25, 26, 27})
+    members = {
+        "c-c71570e21b49cc8a": Joined(frozenset({"t0"}), frozenset(), 0, 2),
+        "c-71fc79fb7dc24e91": Joined(frozenset({"t4", "t5", "t6"}), others, 0, 5),
+        "c-7d68fb2f3eea2357": Joined(frozenset({"t0"}), frozenset(), 1, 3),
+        "c-a097ead7798164e0": Joined(frozenset({"t4", "t5", "t6"}), frozenset(), 0, 4),
+        "c-1dde6936a60efa3e": Joined(frozenset({"t0", "t6"}), frozenset(), 2, 6),
+        "c-d4e1966253c03a66": Joined(frozenset({"t0", "t4", "t6"}), most, 2, 3),
+        "c-2d138eab00b6a859": Joined(frozenset({"t3", "t4", "t5", "t6"}), stale, 2, 1),
+        "c-7bec0842f990d332": Joined(frozenset({"t0"}), frozenset(), 4, 0),
+    }
+
+    shares = assign(STICKY, members, counts).shares
+
+    assert sum(map(len, shares.values())) == len(frozenset().union(*shares.values())) == sum(counts.values())
+    assert all(p.topic in members[member_id].topics for member_id, share in shares.items() for p in share)
+
+
 # --- what members send ------------------------------------------------------------------------------------------------
 
 
