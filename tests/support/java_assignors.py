@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import struct
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
 
+from support.answering_jvm import AnsweringJvm
 from support.clients.java import java_command
 from tidegate.kafka.assignors.assignor import joined
 from tidegate.kafka.assignors.members import Joined
@@ -33,37 +32,18 @@ class AssignorThrew(Exception):
     """The message is Java's."""
 
 
-class JavaAssignors:
-    """The JVM (``java/Assignors.java``), as long as the ``with`` block lasts. ``client_version``: of kafka-clients, if
-    not the broker's own."""
+class JavaAssignors(AnsweringJvm):
+    """The JVM (``java/Assignors.java``). ``client_version``: of kafka-clients, if not the broker's own."""
 
     def __init__(self, client_version: str | None = None) -> None:
         program, *options = java_command(8, client_version)[:-1]
         # What they make of strange claims they would log.
         quiet = ["-Dtests.log=off", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"]
-        self._command = [program, *quiet, *options, "Assignors"]
-
-    def __enter__(self) -> Self:
-        self._jvm = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        assert self._jvm.stdin is not None
-        self._jvm.stdin.close()
-        try:
-            self._jvm.wait(20)
-        finally:
-            self._jvm.kill()
+        super().__init__([program, *quiet, *options, "Assignors"])
 
     def assign(self, group: AskedGroup) -> Shares:
         """Raises :class:`AssignorThrew`."""
-        assert self._jvm.stdin is not None
-        assert self._jvm.stdout is not None
-        self._jvm.stdin.write(_line(group) + "\n")
-        self._jvm.stdin.flush()
-        line = self._jvm.stdout.readline()
-        assert line, f"the JVM of Kafka's assignors ended with {self._jvm.wait(20)}"
-        answer = json.loads(line)
+        answer = json.loads(self.ask(_line(group)))
         if isinstance(answer.get("error"), str):
             raise AssignorThrew(answer["error"])
         return {member_id: frozenset(TopicPartition(*row) for row in rows) for member_id, rows in answer.items()}

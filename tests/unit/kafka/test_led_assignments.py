@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -125,12 +126,7 @@ def test_shares_are_those_of_a_group_without_a_pause_and_stay_while_members_do(p
 
 @pytest.mark.parametrize("protocol", sorted(KNOWN))
 def test_nothing_but_what_was_withheld_moves_when_a_pause_ends(protocol: str) -> None:
-    random = Random(4)
-    for _ in range(300):
-        group, _ = two_groups(random, protocol, differ=False)
-        group.lead()
-        group.reads[new_id(random)] = frozenset(group.topics)
-        group.lead()
+    for group in paused_groups(Random(4), protocol, differ=False):
         shares = group.lead()
 
         after = group.unled()
@@ -141,15 +137,22 @@ def test_nothing_but_what_was_withheld_moves_when_a_pause_ends(protocol: str) ->
 
 @pytest.mark.parametrize("protocol", sorted(KNOWN))
 def test_nothing_at_all_moves_where_everything_is_given_back_before(protocol: str) -> None:
-    random = Random(5)
-    for _ in range(300):
-        group, _ = two_groups(random, protocol, differ=True)
-        group.lead()
+    for group in paused_groups(Random(5), protocol, differ=True):
         shares = group.lead()
         group.withheld = NOTHING
         group.lead()
 
         assert group.unled() == group.has == shares
+
+
+def paused_groups(random: Random, protocol: str, differ: bool) -> Iterator[LedGroup]:
+    """Each of them was led for a while, and somebody has joined."""
+    for _ in range(200):
+        group, _ = two_groups(random, protocol, differ)
+        group.lead()
+        group.reads[new_id(random)] = frozenset(group.topics)
+        group.lead()
+        yield group
 
 
 @pytest.mark.parametrize("protocol", [STICKY, COOPERATIVE_STICKY])
