@@ -5,7 +5,8 @@ For a moment, as a reset needs it (``share_out``): everybody goes on with what h
 fewest partitions, as new members and new partitions do under ``AbstractStickyAssignor``; nothing is moved for the sake
 of balance, for the members' own leader does that after.
 
-For longer, as a pause needs it (``assign``): everybody gets what the group's own assignor would give him.
+For longer, as a pause needs it (``assign``): everybody gets what the group's own assignor would give him. See
+``docs/adr/0061-assignors-of-a-led-group.md``.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from tidegate.kafka.assignors.movements import Movements
 from tidegate.kafka.model import TopicPartition
 
 MOVES_EACH: Final = 4
-"""How often a partition is moved on average, at most. Kafka has no limit, and claims of several generations can keep it
-moving the same partitions to and fro for ever; in groups where it came to an end it was less than twice."""
+"""How often a partition is moved on average, at most. Kafka has no limit, and claims of several generations can make it
+move the same partitions again and again without end; in groups where it came to an end it was less than twice."""
 
 
 def assign_balanced(members: Mapping[str, Joined], claims: Claims, counts: Mapping[str, int]) -> Assigned:
