@@ -181,13 +181,14 @@ class Subscription:
     """What a member of a classic group says of itself as it joins (``ConsumerProtocolSubscription``).
 
     ``owned``: the partitions that it has, which an eager member names none of (KIP-429); ``generation``: the one in
-    which it got them (KIP-792), −1 where that is not told.
+    which it got them (KIP-792), −1 where that is not told. ``user_data``: what its assignor adds, not read.
     """
 
     topics: frozenset[str]
     owned: frozenset[TopicPartition] = frozenset()
     generation: int = -1
     version: int = 0
+    user_data: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
