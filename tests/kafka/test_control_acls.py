@@ -358,6 +358,30 @@ def test_a_reset_without_a_right_to_claim_changes_nothing_and_names_it(missing: 
     assert stage.committed() == {stage.partition: 0}
 
 
+@pytest.mark.parametrize("may", [True, False])
+def test_a_skip_copies_only_with_the_right_to_write_the_dead_letter_topic(may: bool, stage: Stage) -> None:
+    stage.make_control_topics()
+    stage.produce(3)
+    stage.commit()
+    letters = f"{stage.topic}.DLT"
+    stage._admin.create_topics([NewTopic(letters, 1, 1)])[letters].result(20)
+    kafka, live = stage.user(*RESETTING, *CLAIMING, Right("Write" if may else "Describe", TOPIC, letters))
+    target = FromFile((PartitionOffset(stage.topic, 0, 1),), "test")
+    request = RunRequest("ns/skip", "skip", stage.group, live.connection, (), target, dead_letter=letters)
+
+    result = job.execute(MemoryRunStore(request), kafka, SystemClock())
+
+    assert result is not None
+    if may:
+        assert result.phase is ResetPhase.SUCCEEDED, result
+        assert stage.committed() == {stage.partition: 1}
+        return
+    assert (result.phase, result.reason) == (ResetPhase.FAILED, "NotAuthorized"), result
+    assert f"allow the principal Write on topic {letters} " in result.message
+    assert result.message.endswith("Nothing was changed")
+    assert stage.committed() == {stage.partition: 0}
+
+
 def test_a_consumer_can_neither_open_nor_close_a_gate(stage: Stage) -> None:
     owner = stage.make_control_topics()
     owner.control.hold({stage.key: Hold("kept")})
