@@ -44,7 +44,7 @@ from tidegate.control.codec import encode_key, encode_value
 from tidegate.control.records import Ack, AckKey, Hold, HoldKey
 from tidegate.kafka.connection import Authentication, AuthenticationType, Connection
 from tidegate.kafka.errors import NotAuthorized
-from tidegate.kafka.model import TopicPartition
+from tidegate.kafka.model import Range, TopicPartition
 from tidegate.kafka.needed_rights import Role, Scope, checkable, needs_of
 from tidegate.kafka.offset_records import GroupLog
 from tidegate.kafka.offset_retention import Commit
@@ -356,6 +356,17 @@ def test_a_reset_without_a_right_to_claim_changes_nothing_and_names_it(missing: 
     assert f"allow the principal {missing.operation} on topic {stage.named(missing.name)}" in result.message
     assert result.message.endswith("Nothing was changed")
     assert stage.committed() == {stage.partition: 0}
+
+
+def test_records_are_looked_at_without_a_right_on_any_group(stage: Stage) -> None:
+    """Though the client library has to be given a group id, and looks for its coordinator."""
+    stage.produce(3)
+    kafka, _ = stage.user(Right("Read", TOPIC, "O"))
+
+    for committed in (True, False):
+        found = kafka.records(stage.partition, Range(1, 3), committed=committed, most_bytes=100)
+        assert [record.value for record in found] == [b"1", b"2"]
+    assert kafka.next_records({stage.partition: 2})[stage.partition].offset == 2
 
 
 @pytest.mark.parametrize("may", [True, False])

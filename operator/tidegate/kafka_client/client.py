@@ -47,7 +47,7 @@ from tidegate.kafka_client.control import KafkaControlTopics
 from tidegate.kafka_client.fenced_writer import WriterProcess
 from tidegate.kafka_client.group_descriptions import alive_by_listing, describe_groups
 from tidegate.kafka_client.group_requests import list_groups
-from tidegate.kafka_client.librdkafka import failure, silent_logger
+from tidegate.kafka_client.librdkafka import failure, is_about_its_group, silent_logger
 from tidegate.kafka_client.log_offsets import EARLIEST, LATEST, LogOffsets
 from tidegate.kafka_client.membership import KafkaMembership
 from tidegate.kafka_client.metadata import read_topics, topics_start
@@ -265,7 +265,7 @@ class KafkaClient:
                         found.pop(key, None)
                 elif error.code() == KafkaError._PARTITION_EOF:
                     left.discard(TopicPartition(topic, message.partition() or 0))
-                else:
+                elif not is_about_its_group(error):
                     raise failure(error, f"read topic {topic}", *on_topics("Read", [topic]))
         except KafkaException as error:
             raise failure(error.args[0], f"read topic {topic}", *on_topics("Read", [topic])) from error

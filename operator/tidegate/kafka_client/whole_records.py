@@ -10,7 +10,7 @@ from confluent_kafka import TopicPartition as ClientTopicPartition
 from tidegate.kafka.errors import Refused, Unavailable
 from tidegate.kafka.model import Range, Record, TopicPartition
 from tidegate.kafka.rights import on_topics
-from tidegate.kafka_client.librdkafka import failure
+from tidegate.kafka_client.librdkafka import failure, is_about_its_group
 
 _QUIET_POLLS: Final = 10
 _POLL_S: Final = 1.0
@@ -32,6 +32,9 @@ def records_of(reader: Consumer, partition: TopicPartition, span: Range, most_by
                 quiet += 1
                 continue
             error = message.error()
+            if error is not None and is_about_its_group(error):
+                quiet += 1
+                continue
             if error is not None:
                 if error.code() == KafkaError._PARTITION_EOF:
                     return tuple(found)
