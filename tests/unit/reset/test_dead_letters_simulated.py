@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from support.fake_kafka import FakeKafka
+from support.fake_kafka import FakeKafka, FakeProducer
 from support.killed import Killed
 from tidegate.kafka.errors import Refused
 from tidegate.kafka.model import Record, TopicPartition
 from tidegate.kafka.rights import on_topics
+from tidegate.reset.applying.commits import RunCommits
 from tidegate.reset.applying.dead_letters import MOST_BYTES
 from tidegate.reset.model.result import RunResult
 from tidegate.resources.reset import ResetPhase, Way
@@ -254,7 +255,7 @@ CANNOT: dict[str, tuple[Callable[[World], None], str, str]] = {
     "open": (_open, "NotCopied", "is of a transaction that is still open"),
     "compacted": (_compacted, "NotCopied", "there is no record from orders-1@"),
     "retention": (_retained_no_more, "NotCopied", "has been deleted up to offset"),
-    "large": (_too_large, "NotCopied", "more than 16,777,216 bytes"),
+    "large": (_too_large, "NotCopied", "more than 4,194,304 bytes"),
     "right": (_without_right, "NotAuthorized", "Write on topic orders.DLT"),
     "topic": (_without_topic, "NotCopied", "there is no such topic"),
     "refused": (_refused, "NotCopied", "MessageSizeTooLargeError"),
@@ -335,3 +336,31 @@ def test_a_run_that_is_put_back_says_that_its_copies_stay(tmp_path: Path) -> Non
         pytest.skip("it held")
     assert "and the copies stay there" in result.message
     assert len(copies(world.kafka)) == 1
+
+
+def test_a_successor_beside_a_members_transaction_does_not_skip_without_a_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That looks as if the dead writer's were hanging. Its marker tells that it was not committed, so its copies do not
+    count; and the record is gone meanwhile."""
+    whole = Process()
+    at_a_record(MANAGED, tmp_path / "whole").execute(whole)
+    world = at_a_record(MANAGED, tmp_path / "run")
+    with pytest.raises(Killed):
+        world.execute(Process(whole.calls.index("kafka.writer.transaction.commit") + 1))
+    member = FakeProducer(world.kafka, timeout_s=600.0)
+    assert member.send_offsets(GROUP, {STUCK: world.targets[STUCK] - 1}, None)
+    _compacted(world)
+    world.clock.after(60.0, lambda: member.end(commit=False))
+    again: list[bool] = []
+    commit = RunCommits.commit
+    monkeypatch.setattr(RunCommits, "commit", lambda *args, **named: (again.append(True), commit(*args, **named)))
+
+    result = world.execute()
+
+    assert again
+    assert result is not None
+    assert result.phase is ResetPhase.FAILED, result
+    assert "there is no record from orders-1@" in result.message
+    assert not copies(world.kafka)
+    assert world.kafka.committed(GROUP)[STUCK] == world.targets[STUCK] - 1

@@ -66,8 +66,9 @@ class RunCommits:
         with self._writer.transaction() as transaction:
             if recorded and not self._audit.append(transaction, targets, round_number, again=again):
                 return False
-            if not self.any and not (again and self._was_committed()):
-                self._dead_letters.append(transaction)
+            told = self._was_committed() if again else False
+            if not self.any and not told:
+                self._dead_letters.append(transaction, hanging=told is None)
             transaction.send(self.group_id, targets)
             transaction.send(*self.mark(round_number))
             if not recorded:
@@ -75,9 +76,12 @@ class RunCommits:
             self.end(transaction, round_number)
         return True
 
-    def _was_committed(self) -> bool:
-        """Whether the marker tells that a transaction of the run was committed; not while its outcome is not told."""
-        return bool(self._dead_letters.topic) and not self._marker_undecided(0.0) and self.committed_round() > 0
+    def _was_committed(self) -> bool | None:
+        """Whether the marker tells that a transaction of the run was committed; ``None``: that is not told. It matters
+        for copies only."""
+        if not self._dead_letters.topic:
+            return False
+        return None if self._marker_undecided(0.0) else self.committed_round() > 0
 
     def wait_shown(self, targets: Offsets, round_number: int, *, hold: Kept | None = None) -> None:
         """Wait until the round's last transaction has taken effect, which is a moment after it was committed.

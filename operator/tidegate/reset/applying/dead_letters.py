@@ -21,7 +21,7 @@ from tidegate.reset.model.plan import Plan
 from tidegate.reset.model.request import RunRequest
 from tidegate.resources.dead_letter import MOST_COPIED
 
-MOST_BYTES: Final = 16 * 1024 * 1024
+MOST_BYTES: Final = 4 * 1024 * 1024
 """Of all records of a run: they are held in memory, and many runs may be at it."""
 
 _COPY_S: Final = 4.0
@@ -44,6 +44,8 @@ class DeadLetters:
         self.topic = request.dead_letter
         self._copies: dict[TopicPartition, tuple[Record, ...]] = {}
         """By the partition that they go to."""
+        self._why_not: NotCopied | NotAuthorized | None = NotCopied(self.topic, "nothing was read yet")
+        """Why there are no copies; ``None``: there are."""
         self._count: int | None = None
         """How many copies this writer has last put into a transaction; ``None``: it was at none."""
 
@@ -63,7 +65,9 @@ class DeadLetters:
             left -= sum(record.size for record in records)
             to = _copied_to(source, topic)
             copies[to] = (*copies.get(to, ()), *(self._marked(source, record) for record in records))
-        self._copies = copies
+        # Whether they can be written shows before anybody has let go, as far as it can.
+        self._kafka.log_bounds(list(copies))
+        self._copies, self._why_not = copies, None
 
     def _described(self) -> Topic:
         """The dead-letter topic. Raises ``NotCopied``, and ``NotAuthorized`` without the right to write there."""
@@ -93,14 +97,15 @@ class DeadLetters:
             )
         try:
             stable = self._kafka.last_stable_offsets([source])[source]
+            everything = {r.offset for r in self._kafka.records(source, span, committed=False, most_bytes=most_bytes)}
             committed = self._kafka.records(source, span, committed=True, most_bytes=most_bytes)
-            everything = self._kafka.records(source, span, committed=False, most_bytes=most_bytes)
         except Refused as refused:
             raise NotCopied(self.topic, str(refused)) from refused
-        others = sorted({r.offset for r in everything} - {r.offset for r in committed})
+        others = sorted(everything - {r.offset for r in committed})
         if others:
-            of = "a transaction that is still open" if others[0] >= stable else "a transaction that was aborted"
-            raise NotCopied(self.topic, f"the record {source}@{others[0]} is of {of}")
+            still_open = "is of a transaction that is still open, or comes after one"
+            how = still_open if others[0] >= stable else "is of a transaction that was aborted"
+            raise NotCopied(self.topic, f"the record {source}@{others[0]} {how}")
         if not committed:
             raise NotCopied(self.topic, f"there is no record from {source}@{span.start} to {span.end - 1}")
         return committed
@@ -120,23 +125,30 @@ class DeadLetters:
         return Record(record.offset, record.at_ms, record.key, record.value, (*record.headers, *added))
 
     def gather_again(self, before: Mapping[TopicPartition, int]) -> None:
-        """For a transaction that is made once more because it may be hanging: that has its copies, whatever has become
-        of the records since. So those that can't be read any more are left out. Raises ``Unavailable``."""
-        with contextlib.suppress(NotCopied, NotAuthorized):
+        """For a transaction that is made once more because it may be hanging: see :meth:`append`. Raises
+        ``Unavailable``."""
+        try:
             self.gather(before, self._plan.targets)
+        except (NotCopied, NotAuthorized) as failure:
+            self._copies, self._why_not = {}, failure
 
-    def append(self, transaction: GroupTransaction) -> None:
-        """Before the offsets and the marker: where those are in a transaction, the copies are. Raises ``NotCopied``
-        where the broker does not take one, and ``KafkaFailure``."""
+    def append(self, transaction: GroupTransaction, *, hanging: bool = False) -> None:
+        """Before the offsets and the marker: where those are in a transaction, the copies are.
+
+        ``hanging``: one of the run hangs that has sent its marker, so it has copies, which this one's end decides.
+        Records that can't be read any more are left out then. Raises ``NotCopied``, and ``KafkaFailure``.
+        """
         if not self.topic or self._state.putting_back is not None:
             return
+        if self._why_not is not None and not hanging:
+            raise self._why_not
         try:
             for partition in self._where():
                 transaction.include(partition, timeout_s=_COPY_S)
                 transaction.copy(partition, self._copies.get(partition, ()), timeout_s=_COPY_S)
         except Refused as refused:
             raise NotCopied(self.topic, str(refused)) from refused
-        self._count = sum(map(len, self._copies.values()))
+        self._count = sum(map(len, self._copies.values())) or (None if hanging else 0)
 
     def include(self, transaction: GroupTransaction) -> None:
         """Have the end of a transaction decide what an earlier one of its producer has left open in the dead-letter
