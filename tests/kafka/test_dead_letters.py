@@ -23,6 +23,7 @@ from tidegate.clock import SystemClock
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import Range, Record, TopicPartition
 from tidegate.kafka_client.client import KafkaClient
+from tidegate.kafka_client.transaction import KafkaTransaction
 from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.model.request import ApplySettings, RunRequest, Selection
 from tidegate.reset.model.result import RunResult
@@ -235,3 +236,35 @@ def test_what_cannot_be_copied_is_not_skipped(what: str, scene: Scene, unique: U
     if what != "no topic":
         assert scene.copies() == ()
     del kept
+
+
+@pytest.mark.nightly
+def test_the_leader_of_the_dead_letter_topic_dies_as_it_is_written(
+    kafka3: KafkaCluster, make_topic3: MakeTopic, unique: Unique, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = TopicPartition(make_topic3(3, replication_factor=3), 2)
+    letters = make_topic3(2, replication_factor=3)
+    killed: list[int] = []
+    copy = KafkaTransaction.copy
+
+    def dying(transaction: KafkaTransaction, partition: TopicPartition, *args: Any, **named: Any) -> None:
+        if not killed:
+            metadata = AdminClient({"bootstrap.servers": kafka3.bootstrap}).list_topics(letters, 20)
+            killed.append(metadata.topics[letters].partitions[partition.partition].leader)
+            kafka3.kill(killed[0])
+        copy(transaction, partition, *args, **named)
+
+    monkeypatch.setattr(KafkaTransaction, "copy", dying)
+    with closing(KafkaClient(Connection(kafka3.bootstrap))) as client:
+        store = DirectoryRunStore(tmp_path, "run")
+        scene = Scene(kafka3.bootstrap, client, unique("group"), source, letters, store, tmp_path)
+        scene.write(b"poison", b"fine")
+        scene.create(1)
+
+        result = scene.execute()
+
+        kafka3.restart(killed[0])
+        assert result.phase is ResetPhase.SUCCEEDED, result
+        assert scene.committed() == 1
+        [copied] = scene.copies()
+        assert copied.value == b"poison"
