@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-from apiserver.offsets import committed
-from devstack import KafkaCluster
+from apiserver.offsets import committed, produce
+from devstack import ApiServer, KafkaCluster
 from support.operator_process import Resources, condition_of, until
+from support.shell import Shell
 from support.stack_fixtures import MakeTopic, Unique
 from support.stuck_groups import Flow, Reader, running
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.model import TopicPartition as Partition
+from tidegate.kafka_client.client import KafkaClient
 
 
 def stuck_status(resources: Resources, policy: str) -> dict[str, Any]:
@@ -99,6 +104,38 @@ def test_a_planted_record_is_found_and_skipped_once_somebody_approves(
             missing = set(range(max(read))) - read
             expected = {offset} if (kind, partition) == ("poisoned", 1) else set()
             assert (kind, partition, missing - undecided(kind, missing)) == (kind, partition, expected)
+
+
+def test_the_commands_ask_for_copies_and_say_what_came_of_them(
+    shared: Resources, kafka: KafkaCluster, apiserver: ApiServer, make_topic: MakeTopic, unique: Unique
+) -> None:
+    topic, letters, group, connection = make_topic(1), make_topic(1), unique("group"), unique("copying")
+    nowhere = f"{letters}.nowhere"
+    shared.connection(connection, kafka.bootstrap, allow={"deadLetterTopics": [f"{letters}*"]})
+    shared.wait_connection(connection)
+    produce(kafka.bootstrap, topic, 1, 3)
+    with closing(KafkaClient(Connection(kafka.bootstrap))) as client:
+        client.writer(group, transaction_timeout_s=5).alter(group, {Partition(topic, 0): 0})
+    shell, of = Shell({"KUBECONFIG": str(apiserver.kubeconfig)}), ("-n", shared.namespace)
+    skip = ("reset", group, "-c", connection, "--topic", f"{topic}:0", "--to-offset", "1", *of)
+    lost, kept = unique("lost"), unique("kept")
+
+    refused = shell(*skip, "--name", lost, "--dead-letter", nowhere, code=1)
+
+    assert f"deadLetter: topic {nowhere} does not exist" in refused
+    assert condition_of(shared.wait_phase(lost, "Failed"), "Failed")["reason"] == "NotCopied"
+    assert committed(kafka.bootstrap, group, topic, 1) == {0: 0}
+    assert f"topic {nowhere} does not exist" in shell("why", group, "-c", connection, *of)
+    assert f"topic {nowhere} does not exist" in shell("status", *of)
+
+    done = shell(*skip, "--name", kept, "--dead-letter", letters)
+
+    assert f"1 record(s) were copied to dead-letter topic {letters}" in done
+    assert committed(kafka.bootstrap, group, topic, 1) == {0: 1}
+    assert len(copies_in(kafka, letters)) == 1
+    plan = " ".join(shell("plan", kept, *of).split())
+    assert f"is copied to dead-letter topic {letters} first, in the same transaction" in plan
+    assert f"copied to dead-letter topic {letters}" in shell("why", group, "-c", connection, *of)
 
 
 def copies_in(kafka: KafkaCluster, topic: str) -> list[Any]:

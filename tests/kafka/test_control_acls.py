@@ -369,7 +369,7 @@ def test_records_are_looked_at_without_a_right_on_any_group(stage: Stage) -> Non
     assert kafka.next_records({stage.partition: 2})[stage.partition].offset == 2
 
 
-@pytest.mark.parametrize("may", [True, False])
+@pytest.mark.parametrize("may", [pytest.param(True, marks=pytest.mark.nightly), False])
 def test_a_skip_copies_only_with_the_right_to_write_the_dead_letter_topic(may: bool, stage: Stage) -> None:
     stage.make_control_topics()
     stage.produce(3)

@@ -36,6 +36,9 @@ LETTERS = "orders.DLT"
 STUCK = TopicPartition(TOPIC, 1)
 SOME = [k for k in KINDS if k.name in ("eager", "cooperative", "consumer", "managed-eager")]
 MANAGED = next(kind for kind in SOME if kind.way is Way.GATED)
+STRATEGIES = [
+    pytest.param(kind, marks=() if kind.name in ("eager", "managed-eager") else pytest.mark.nightly) for kind in SOME
+]
 
 
 @pytest.fixture(autouse=True)
@@ -111,7 +114,7 @@ EVERY = [False, pytest.param(True, marks=pytest.mark.nightly)]
 
 
 @pytest.mark.parametrize("every", EVERY, ids=["near", "every"])
-@pytest.mark.parametrize("kind", SOME, ids=lambda k: k.name)
+@pytest.mark.parametrize("kind", STRATEGIES, ids=lambda k: k.name)
 def test_a_writer_may_die_at_any_step(kind: Kind, every: bool, tmp_path: Path) -> None:
     whole = Process()
     at_a_record(kind, tmp_path / "whole").execute(whole)
@@ -131,7 +134,7 @@ def test_a_writer_may_die_at_any_step(kind: Kind, every: bool, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("every", EVERY, ids=["near", "every"])
-@pytest.mark.parametrize("kind", SOME, ids=lambda k: k.name)
+@pytest.mark.parametrize("kind", STRATEGIES, ids=lambda k: k.name)
 def test_kafka_may_be_away_at_any_step(kind: Kind, every: bool, tmp_path: Path) -> None:
     whole = Process()
     at_a_record(kind, tmp_path / "whole").execute(whole)
@@ -160,7 +163,7 @@ def test_a_commit_whose_outcome_no_coordinator_tells_is_copied_once(kind: Kind, 
     check_copied_once(world)
 
 
-@pytest.mark.parametrize("kind", SOME, ids=lambda k: k.name)
+@pytest.mark.parametrize("kind", STRATEGIES, ids=lambda k: k.name)
 def test_where_the_writer_dies_as_well_a_copy_may_be_there_twice_and_is_never_lost(kind: Kind, tmp_path: Path) -> None:
     """The limit of ADR 60: the whole cluster is restarted just as it commits, and then the writer dies."""
     whole = Process()
@@ -262,7 +265,7 @@ CANNOT: dict[str, tuple[Callable[[World], None], str, str]] = {
 }
 
 
-@pytest.mark.parametrize("kind", SOME, ids=lambda k: k.name)
+@pytest.mark.parametrize("kind", STRATEGIES, ids=lambda k: k.name)
 @pytest.mark.parametrize("what", CANNOT)
 def test_what_cannot_be_copied_is_not_skipped(what: str, kind: Kind, tmp_path: Path) -> None:
     spoil, reason, said = CANNOT[what]
