@@ -165,7 +165,7 @@ def test_a_commit_whose_outcome_no_coordinator_tells_is_copied_once(kind: Kind, 
 
 @pytest.mark.parametrize("kind", STRATEGIES, ids=lambda k: k.name)
 def test_where_the_writer_dies_as_well_a_copy_may_be_there_twice_and_is_never_lost(kind: Kind, tmp_path: Path) -> None:
-    """The limit of ADR 60: the whole cluster is restarted just as it commits, and then the writer dies."""
+    """The limit of ADR 62: the whole cluster is restarted just as it commits, and then the writer dies."""
     whole = Process()
     at_a_record(kind, tmp_path / "whole").execute(whole)
     world = at_a_record(kind, tmp_path / "run")

@@ -1,4 +1,4 @@
-"""Records that a run skips are copied to a dead-letter topic, in the transaction that skips them (ADR 60).
+"""Records that a run skips are copied to a dead-letter topic, in the transaction that skips them (ADR 62).
 
 So either both happen or neither, whenever its writer dies. They are read while the group still goes on; a record that
 can't be copied ends the run before anybody has let go, or with its transaction aborted.
