@@ -163,7 +163,10 @@ def notes(changelog: Path, version: str) -> str:
         rf"^## \[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d\n(.*?)(?=^## \[|\Z)", changelog.read_text(), re.M | re.S
     )
     if found is None:
-        raise StackError(f"{changelog.name} has no section '## [{version}] - YYYY-MM-DD'; a release needs one")
+        raise StackError(
+            f"{changelog.name} has no section '## [{version}] - YYYY-MM-DD', which becomes the release's notes; "
+            f"`make version VERSION={version}` makes it of what is unreleased. Then commit it"
+        )
     return f"# Tidegate {version}\n\n{found.group(1).strip()}\n"
 
 
