@@ -1,6 +1,7 @@
 """``make release``: whatever a release consists of, built of a commit into ``dist/``, and tried from there.
 
-Wheels and source distributions, the chart, the CRDs, the Java agent, ``kubectl-tidegate`` for Krew, notes, checksums.
+Wheels and source distributions, the chart, the CRDs, the Java agent, ``kubectl-tidegate`` for Krew, the tutorial's
+application, notes, checksums.
 Images are built by ``.github/workflows/release.yml``, of the same commit and version.
 """
 
@@ -15,6 +16,7 @@ import tarfile
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import indent
 from typing import Final
 
 from devstack import prerequisites
@@ -79,6 +81,7 @@ def _make(order: Order, build: Build, source: Path, made: Path, epoch: str) -> N
     _copy(sorted((source / "crds").glob("*.yaml")), made / f"tidegate-crds-{order.version}.yaml")
     shutil.copyfile(agent_jar(), made / f"tidegate-java-agent-{order.version}.jar")
     (made / "RELEASE_NOTES.md").write_text(notes(source / "CHANGELOG.md", order.version))
+    (made / f"tidegate-example-{order.version}.yaml").write_text(example(source, order.registry))
     with progress(f"packing {PLUGIN}", "about 60 s"):
         archive = pack_plugin(build, source, made, order.version)
     if order.repository:
@@ -170,6 +173,18 @@ def notes(changelog: Path, version: str) -> str:
     return f"# Tidegate {version}\n\n{found.group(1).strip()}\n"
 
 
+def example(source: Path, registry: str | None) -> str:
+    """The tutorial's application as one manifest, for who has the release and no tree of it: programs and Deployments,
+    with the release's image."""
+    folder = source / "docs" / "examples" / "application"
+    head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: application}\ndata:\n"
+    programs = [f"  {file.name}: |\n{indent(file.read_text(), '    ')}" for file in sorted(folder.glob("*.py"))]
+    deployments = (folder / "deployments.yaml").read_text()
+    if registry:
+        deployments = deployments.replace("image: tidegate-", f"image: {registry}/tidegate-")
+    return f"{head}{''.join(programs)}---\n{deployments}"
+
+
 def pack_plugin(build: Build, source: Path, made: Path, version: str) -> Path:
     """``kubectl-tidegate`` with a Python of its own, for Linux with this processor and this glibc or a newer one."""
     machine = _MACHINES.get(platform.machine(), platform.machine())
@@ -184,8 +199,10 @@ def pack_plugin(build: Build, source: Path, made: Path, version: str) -> Path:
     start = work / f"{PLUGIN}.py"
     start.write_text("import sys\n\nfrom tidegate.cli.main import main\n\nsys.exit(main())\n")
     command = [str(venv / "bin" / "pyinstaller"), "--noconfirm", "--onedir", "--name", PLUGIN]
-    # Commands and the descriptions of Kafka's requests are loaded by name.
+    # Commands and the descriptions of Kafka's requests are loaded by name, those of kafka-python from a folder that
+    # counts as a package.
     command += ["--collect-submodules", "tidegate.cli", "--collect-data", "tidegate"]
+    command += ["--collect-data", "kafka", "--hidden-import", "kafka.protocol.schemas.resources"]
     command += ["--distpath", str(work / "packed"), "--workpath", str(work / "build"), "--specpath", str(work)]
     build.run([*command, str(start)])
     shutil.copyfile(source / "LICENSE", work / "packed" / PLUGIN / "LICENSE")
