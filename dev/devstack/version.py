@@ -26,6 +26,7 @@ PLACES: Final = (
     ("Dockerfile", rf"^ARG VERSION=({_NUMBER})$"),
     ("docs/**/*.md", _IMAGE),
     ("docs/**/*.md", rf"release\.yml@refs/tags/v({_NUMBER})"),
+    ("README.md", _FILE),
     ("docs/how-to/release.md", _FILE),
     ("docs/how-to/audit-a-cluster.md", _FILE),
     ("docs/how-to/install.md", _FILE),
