@@ -56,7 +56,7 @@ def approve(page: str) -> list[str]:
         browser.run(f"{button}.click()")
         browser.until("document.querySelector('#ask[open]')", "the question")
         browser.run("document.querySelector('#ask-yes').click()")
-        done = "document.querySelector('.steps [aria-current=step] .name')?.textContent === 'Succeeded'"
+        done = "document.querySelector('.detail h1')?.innerText.includes('Succeeded')"
         browser.until(done, "the page says that it has succeeded", within_s=120)
         return browser.requests
 
