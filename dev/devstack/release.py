@@ -8,6 +8,7 @@ Images are built by ``.github/workflows/release.yml``, of the same commit and ve
 import io
 import json
 import platform
+import posixpath
 import re
 import shutil
 import subprocess
@@ -30,6 +31,10 @@ from devstack.version import checked, version_of
 SUMS: Final = "SHA256SUMS"
 PLUGIN: Final = "kubectl-tidegate"
 _IMAGES: Final = ("operator", "agent", "spark")
+_PAGES: Final = ("README.md", "CHANGELOG.md", "agents/python/README.md", "charts/tidegate/README.md")
+"""What package indexes and the release's own page show."""
+_LINK: Final = re.compile(r"(!?)(\[(?:[^\[\]]|\[[^\]]*\])*\])\(([^()\s:#]+)(#[^()\s]*)?\)")
+"""To a file of the tree: whether it is a picture, its text, path and place there."""
 _MACHINES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
@@ -138,10 +143,28 @@ def say_where(source: Path, order: Order) -> None:
         with (chart / "Chart.yaml").open("a") as described:
             described.write(f"home: {order.repository}\nsources: [{order.repository}]\n")
         _replace(values, 'runbooks: ""\n', f"runbooks: {pages}/docs/reference/alerts.md\n")
+        for name in _PAGES:
+            (source / name).write_text(
+                with_addresses((source / name).read_text(), name, order.repository, order.version)
+            )
     if order.registry:
         for image in _IMAGES:
             name = f"repository: tidegate-{image}\n"
             _replace(values, name, name.replace("tidegate-", f"{order.registry}/tidegate-"))
+
+
+def with_addresses(text: str, name: str, repository: str, version: str) -> str:
+    """A page of the tree with its links to others as addresses, since what shows it elsewhere has only that page.
+
+    `name`: the page's path in the tree.
+    """
+
+    def address(found: re.Match[str]) -> str:
+        mark, words, target, place = found.groups("")
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
+        return f"{mark}{words}({repository}/{'raw' if mark else 'blob'}/v{version}/{path}{place})"
+
+    return _LINK.sub(address, text)
 
 
 def _replace(file: Path, line: str, written: str) -> None:

@@ -14,7 +14,17 @@ import pytest
 import yaml
 
 from devstack.errors import StackError
-from devstack.release import Order, example, export, krew_manifest, make_release, notes, say_where, write_sums
+from devstack.release import (
+    Order,
+    example,
+    export,
+    krew_manifest,
+    make_release,
+    notes,
+    say_where,
+    with_addresses,
+    write_sums,
+)
 from devstack.release_trial import Block, blocks, play
 from devstack.version import PLACES, mentions, version_of, write_version
 from support.released import PROJECT, TODAY, clone_for_release, git
@@ -26,7 +36,10 @@ CHANGELOG: Final = "# Changelog\n\n## [Unreleased]\n\n### Added\n\n- This.\n\n##
 def tree(tmp_path: Path) -> Path:
     """A repository of the files in which the version is, all committed."""
     folder = tmp_path / "tree"
-    named = sorted({mention.file for mention in mentions(PROJECT)} | {Path("charts/tidegate/values.yaml")})
+    named = sorted(
+        {mention.file for mention in mentions(PROJECT)}
+        | {Path("charts/tidegate/values.yaml"), Path("agents/python/README.md")}
+    )
     for file in named:
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         (folder / file).write_text((PROJECT / file).read_text())
@@ -153,6 +166,21 @@ def test_only_what_is_committed_is_built_and_says_where_it_is_from(tree: Path, t
     for described in ("pyproject.toml", "agents/python/pyproject.toml"):
         assert 'Source = "https://git.example.com/team/tidegate"' in (source / described).read_text()
     assert "home: https://git.example.com/team/tidegate\n" in (source / "charts/tidegate/Chart.yaml").read_text()
+    for page in ("README.md", "agents/python/README.md", "charts/tidegate/README.md"):
+        links = re.findall(r"\]\(([^()\s]+)\)", (source / page).read_text())
+        ours = [link for link in links if link.startswith("https://git.example.com/team/tidegate/")]
+        assert ours
+        assert [link for link in links if not link.startswith(("https://", "#"))] == []
+        assert [link for link in ours if not (PROJECT / link.split("/v0.7.0/")[1].partition("#")[0]).exists()] == []
+
+
+def test_links_become_addresses_and_what_is_one_stays() -> None:
+    text = "[a](../b.md#c) ![d](e.svg) [f](https://g.example/h) [i](#j) [`k[0]`](l)"
+
+    assert with_addresses(text, "m/n.md", "https://git.example/o", "1.2.3") == (
+        "[a](https://git.example/o/blob/v1.2.3/b.md#c) ![d](https://git.example/o/raw/v1.2.3/m/e.svg)"
+        " [f](https://g.example/h) [i](#j) [`k[0]`](https://git.example/o/blob/v1.2.3/m/l)"
+    )
 
 
 def test_the_tutorials_application_is_one_manifest_with_the_releases_image() -> None:
