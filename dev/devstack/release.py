@@ -31,6 +31,11 @@ from devstack.version import checked, version_of
 SUMS: Final = "SHA256SUMS"
 PLUGIN: Final = "kubectl-tidegate"
 _IMAGES: Final = ("operator", "agent", "spark")
+_COMPLETING: Final = f"""\
+#!/bin/sh
+# What kubectl asks for completions of `kubectl tidegate`; links to it may lie in PATH.
+exec "$(dirname "$(readlink -f "$0")")/{PLUGIN}" __complete "$@"
+"""
 _PAGES: Final = ("README.md", "CHANGELOG.md", "agents/python/README.md", "charts/tidegate/README.md")
 """What package indexes and the release's own page show."""
 _LINK: Final = re.compile(r"(!?)(\[(?:[^\[\]]|\[[^\]]*\])*\])\(([^()\s:#]+)(#[^()\s]*)?\)")
@@ -229,6 +234,9 @@ def pack_plugin(build: Build, source: Path, made: Path, version: str) -> Path:
     command += ["--distpath", str(work / "packed"), "--workpath", str(work / "build"), "--specpath", str(work)]
     build.run([*command, str(start)])
     shutil.copyfile(source / "LICENSE", work / "packed" / PLUGIN / "LICENSE")
+    completing = work / "packed" / PLUGIN / "kubectl_complete-tidegate"
+    completing.write_text(_COMPLETING)
+    completing.chmod(0o755)
     archive = made / f"{PLUGIN}-{version}-linux-{machine}.tar.gz"
     # Krew unpacks files and folders only, no links.
     with tarfile.open(archive, "w:gz", dereference=True) as packed:

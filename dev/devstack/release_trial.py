@@ -40,6 +40,8 @@ def try_release(made: Path, source: Path, version: str) -> None:
         _says(build, ["tidegate", "--version"], version, env)
         plugin = _plugin(build, made)
         _says(build, [str(plugin), "--version"], version, env)
+        completing = plugin.resolve().with_name("kubectl_complete-tidegate")
+        _says(build, [str(completing), "appr"], "approve\tlet that plan be applied\n:4", env)
         [jar] = made.glob("tidegate-java-agent-*.jar")
         build.run([prerequisites.java().path, f"-javaagent:{jar}", "-version"], env=env)
         with KafkaCluster.start() as kafka, ApiServer.start() as server:
