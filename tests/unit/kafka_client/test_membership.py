@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from tidegate.kafka.model import Group, GroupState, GroupType, Member, Subscription, TopicPartition
-from tidegate.kafka_client import membership
+from tidegate.kafka_client import group_requests, membership
 from tidegate.kafka_client.codes import MEMBER_ID_REQUIRED
+from tidegate.kafka_client.consumer_protocol import assignment, subscription
 from tidegate.kafka_client.group_descriptions import assigned
-from tidegate.kafka_client.membership import KafkaMembership, assignment, subscription
+from tidegate.kafka_client.membership import KafkaMembership
 
 GROUP = "payments"
 
@@ -63,9 +64,9 @@ def test_a_hold_starts_a_rebalance_where_the_one_under_way_has_ended_meanwhile(
     ends: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     coordinator: Any = Coordinator(ends_before_the_hold=ends)
-    monkeypatch.setattr(membership, "join_request", coordinator.join)
+    monkeypatch.setattr(group_requests, "join_request", coordinator.join)
     monkeypatch.setattr(membership, "send_join", coordinator.send_join)
-    monkeypatch.setattr(membership, "leave_members", coordinator.leave_members)
+    monkeypatch.setattr(group_requests, "leave_members", coordinator.leave_members)
 
     with KafkaMembership(coordinator, coordinator, coordinator, lambda: coordinator).hold(GROUP) as hold:
         assert coordinator.state is GroupState.PREPARING_REBALANCE
