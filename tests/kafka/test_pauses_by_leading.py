@@ -17,6 +17,7 @@ from support.stack_fixtures import MakeTopic, Unique
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import GroupState, TopicPartition
 from tidegate.kafka_client.client import KafkaClient
+from tidegate.kafka_client.wire import Wire
 
 pytestmark = pytest.mark.at_once(4)
 
@@ -115,3 +116,69 @@ def test_a_successor_goes_on_without_a_rebalance_and_without_one_it_opens(
             assert third.session.report.lost == 1
             third.end()
         assert eventually(lambda: group_now(client, group).state is GroupState.STABLE, 30)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("kind", "assignor"),
+    [(ClientKind.FRANZ_GO, "cooperative-sticky"), (ClientKind.LIBRDKAFKA, "range"), (ClientKind.JAVA, "sticky")],
+)
+def test_members_that_join_leave_and_crash_get_nothing_of_it(
+    kind: ClientKind, assignor: str, kafka: KafkaCluster, make_topic: MakeTopic, unique: Unique
+) -> None:
+    topic, group = make_topic(PARTITIONS), unique("led")
+    everything, paused = partitions_of(topic), TopicPartition(topic, 0)
+    others = [(topic, number) for number in range(1, PARTITIONS)]
+    fleet = ConsumerFleet(kind, kafka.bootstrap, group, [topic], 3, processes=3, assignor=assignor, session_s=10)
+    producer = SteadyProducer(kafka.bootstrap, topic, PARTITIONS, RATE)
+    with closing(KafkaClient(Connection(kafka.bootstrap))) as client, fleet, producer:
+        fleet.wait_flowing([(p.topic, p.partition) for p in everything])
+        assert eventually(lambda: is_whole(group_now(client, group), everything, 3), 60)
+        with leading(kafka.bootstrap, group, frozenset({paused})) as led:
+            stands = led.wait_withheld(frozenset({paused}))
+            fleet.add()
+            assert eventually(lambda: len(group_now(client, group).members) == 5, 60)
+            fleet.wait_flowing(others, since=time.time())
+            fleet.stop_member(fleet.members()[0])
+            assert eventually(lambda: len(group_now(client, group).members) == 4, 60)
+            fleet.wait_flowing(others, since=time.time())
+            fleet.kill_process(1)
+            assert eventually(lambda: len(group_now(client, group).members) == 3, 60)
+            fleet.wait_flowing(others, since=time.time(), timeout=60)
+            ends = time.time()
+            assert (led.session.report.withheld, led.session.report.lost) == ({paused}, 0)
+            led.end()
+        assert read_of(fleet, paused, stands, ends) == []
+        fleet.wait_flowing([(topic, 0)], since=ends)
+        assert eventually(lambda: is_whole(group_now(client, group), everything, 2), 60)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("kind", "assignor"), [(ClientKind.FRANZ_GO, "cooperative-sticky"), (ClientKind.JAVA, "range")]
+)
+def test_the_groups_coordinator_dies_and_nothing_is_read(
+    kind: ClientKind, assignor: str, kafka3: KafkaCluster, make_topic3: MakeTopic, unique: Unique
+) -> None:
+    topic, group = make_topic3(PARTITIONS, replication_factor=3), unique("led")
+    everything, paused = partitions_of(topic), TopicPartition(topic, 0)
+    fleet = ConsumerFleet(kind, kafka3.bootstrap, group, [topic], 2, assignor=assignor)
+    producer = SteadyProducer(kafka3.bootstrap, topic, PARTITIONS, RATE)
+    with closing(KafkaClient(Connection(kafka3.bootstrap))) as client, fleet, producer:
+        fleet.wait_flowing([(p.topic, p.partition) for p in everything])
+        assert eventually(lambda: is_whole(group_now(client, group), everything, 2), 60)
+        with leading(kafka3.bootstrap, group, frozenset({paused})) as led:
+            stands = led.wait_withheld(frozenset({paused}))
+            with closing(Wire(Connection(kafka3.bootstrap))) as wire:
+                coordinator, _, _ = wire.coordinator(group)
+            kafka3.kill(coordinator)
+            killed = time.time()
+            fleet.wait_flowing([(topic, n) for n in range(1, PARTITIONS)], since=killed, timeout=60)
+            # Longer than its session, on another broker.
+            assert eventually(lambda: time.time() > killed + 25, 60)
+            ends, report = time.time(), led.session.report
+            kafka3.restart(coordinator)
+            assert (report.withheld, report.lost) == ({paused}, 0), report
+            led.end()
+        assert read_of(fleet, paused, stands, ends) == []
+        fleet.wait_flowing([(topic, 0)], since=ends, timeout=60)

@@ -17,7 +17,8 @@ from tidegate.cluster import Kafka
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import Group, GroupState, Seat, TopicPartition
 from tidegate.kafka_client.client import KafkaClient
-from tidegate.leading.session import LeadingSession, Pacing
+from tidegate.leading.pacing import Pacing
+from tidegate.leading.session import LeadingSession
 
 Partitions = frozenset[TopicPartition]
 

@@ -4,23 +4,37 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection
+from typing import Final
 
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
 from tidegate.kafka.model import Subscription, TopicPartition
 from tidegate.kafka_client.partitions import by_topic
 
+_VERSION_0: Final = b"\x00\x00"
+
 
 def subscription(raw: bytes) -> Subscription:
-    """What a member says as it joins: any client wrote it, so what cannot be read is left out."""
+    """What a member says as it joins: any client wrote it, so what cannot be read is left out.
+
+    kafka-go writes version 1 without the partitions that it has, so what version 0 has of it is read then.
+    """
     version = int.from_bytes(raw[:2], "big", signed=True)
+    return (
+        _subscription(raw, version)
+        or _subscription(_VERSION_0 + raw[2:], version)
+        or Subscription(frozenset(), version=version)
+    )
+
+
+def _subscription(raw: bytes, version: int) -> Subscription | None:
     try:
         said = ConsumerProtocolSubscription.decode(raw)
         rows = (row for row in said.owned_partitions or () if row.topic)
         owned = frozenset(TopicPartition(row.topic, n) for row in rows for n in row.partitions or ())
         return Subscription(frozenset(t for t in said.topics or () if t), owned, said.generation_id, version)
     except (ValueError, TypeError, IndexError, struct.error):
-        return Subscription(frozenset(), version=version)
+        return None
 
 
 def assignment(share: Collection[TopicPartition], version: int) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tidegate.kafka.assignments import LEADER_CLIENT_ID
 from tidegate.kafka.model import Group, GroupType
 
 EAGER_ASSIGNORS: Final = frozenset({"range", "roundrobin", "sticky"})
@@ -20,6 +21,11 @@ which it has asked where to begin by then: its next commit corrects it, unless i
 def is_cooperative(group: Group) -> bool:
     """Whether members may keep their partitions over a classic group's rebalance; those of an unknown assignor may."""
     return group.type is GroupType.CLASSIC and group.assignor not in EAGER_ASSIGNORS
+
+
+def is_led(group: Group) -> bool:
+    """Whether a member of ours leads it for a pause, or may do so."""
+    return any(m.client_id == LEADER_CLIENT_ID for m in group.members)
 
 
 def unknown_assignor(group: Group) -> str | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from tidegate.clock import Clock
@@ -21,6 +21,7 @@ from tidegate.kafka.model import Generation, Group, GroupState, GroupType, Seat,
 from tidegate.kafka.ports import SeatedGuest
 from tidegate.leading.groups import EAGER_ASSIGNORS
 from tidegate.leading.joining import NotAllBack, gather
+from tidegate.leading.pacing import Pacing, Report
 from tidegate.leading.shares import assign, given_now, read_by
 
 Partitions = frozenset[TopicPartition]
@@ -29,38 +30,8 @@ _log = logging.getLogger(__name__)
 
 _NOTHING: Final[Partitions] = frozenset()
 
-
-@dataclass(frozen=True, slots=True)
-class Pacing:
-    """Seconds. ``session_s``: for how long after our last heartbeat the partitions stay nobody's. ``beat_s``: between
-    two heartbeats. ``heartbeat_s``: between those of the group's own members. ``standstill_s``: how long members may
-    be kept in a join that we hold. ``yields_s``: how long members of a cooperative group may take to give something up
-    before another rebalance asks for it. ``others_s``: how long a successor waits for all who want something."""
-
-    session_s: float = 20.0
-    beat_s: float = 1.0
-    heartbeat_s: float = 3.0
-    look_s: float = 0.05
-    standstill_s: float = 30.0
-    topics_s: float = 5.0
-    yields_s: float = 5.0
-    others_s: float = 10.0
-    again_s: float = 10.0
-    again_at_most_s: float = 160.0
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """How far it is. ``withheld``: partitions that are nobody's, surely. ``trouble``: why not all of them are, for a
-    person; ``is_refused``: trying again does not help. ``lost``: how often the group has gone on without our member
-    while something was withheld. ``ended``: it leads no more, and nobody of ours is in the group."""
-
-    seat: Seat | None = None
-    withheld: Partitions = _NOTHING
-    trouble: str = ""
-    is_refused: bool = False
-    lost: int = 0
-    ended: bool = False
+_GUESTS_S: Final = 12.0
+"""By then a guest of a dead process is forgotten (``membership.PENDING_SESSION_S``)."""
 
 
 class NotLed(Exception):
@@ -103,7 +74,7 @@ class LeadingSession:
         self._is_stopped = False
         self._began_s = clock.monotonic()
         # What follows belongs to the thread that runs.
-        self._again_s = pacing.again_s
+        self._again_s, self._yields_s = pacing.again_s, pacing.yields_s
         self._before = Group(group_id, GroupState.UNKNOWN, GroupType.UNKNOWN)
         self._generation = Generation(-1, "", {})
         self._everything: Partitions = _NOTHING
@@ -170,6 +141,10 @@ class LeadingSession:
             self._tell(is_refused=True)
         except Unavailable as failure:
             self._unheard(failure)
+            if self._known is not None and self._known.generation >= 0:
+                # Its session runs out.
+                self._pause(self._pacing.beat_s)
+                return self._is_over()
         except KafkaFailure as failure:
             self._lose(str(failure))
         if self._is_over():
@@ -213,6 +188,7 @@ class LeadingSession:
             return False
         self._generation, self._before = generation, self._without_us(group)
         self._everything = read_by(generation.subscriptions, self._topics(generation))
+        # Of topics that nobody reads, nobody has anything.
         self._applied, self._is_settled = self._everything - group.assigned, False
         self._heard_s = self._assigned_s = self._clock.monotonic()
         return True
@@ -222,6 +198,12 @@ class LeadingSession:
         if not self._until(lambda: self._now().state is GroupState.STABLE, self._pacing.standstill_s):
             raise NotLed(f"the group was not stable for {self._pacing.standstill_s:g} s")
         self._before = self._without_us(self._now())
+        # Guests of others go by themselves, or are forgotten.
+        if not self._until(lambda: not self.kafka.membership.guests(self._group_id), _GUESTS_S):
+            raise Refused(
+                f"group {self._group_id} has members that name no topic in what they join with, as far as it can be "
+                "read, and would be given nothing"
+            )
         ends_s = 0.0
 
         def leaving() -> None:
@@ -236,7 +218,6 @@ class LeadingSession:
             back_s=self._pacing.standstill_s,
             until=self._until,
             leaving=leaving,
-            ignored=self.kafka.membership.guests(self._group_id),
         )
         found = self._joined(guest, ends_s)
         if len(found.subscriptions) < others:
@@ -291,7 +272,7 @@ class LeadingSession:
             return False
         present = (m for m in now.members if m.member_id in shares)
         self._before = replace(now, members=tuple(replace(m, assignment=shares[m.member_id]) for m in present))
-        self._generation, self._everything, self._applied = generation, everything, withheld & everything
+        self._generation, self._everything, self._applied = generation, everything, withheld
         self._assigned_s = self._looked_s = self._clock.monotonic()
         return True
 
@@ -303,8 +284,9 @@ class LeadingSession:
         if guest.rebalances():
             return  # what was seen may be another generation's
         self._is_settled = True
-        self._again_s = self._pacing.again_s
-        self._tell(withheld=self._applied, trouble="", is_refused=False, seat=guest.seat)
+        self._again_s, self._yields_s = self._pacing.again_s, self._pacing.yields_s
+        unread = self._to_withhold(_NOTHING) - self._everything
+        self._tell(withheld=self._applied | unread, trouble="", is_refused=False, seat=guest.seat)
 
     def _is_to_change(self, guest: SeatedGuest) -> bool:
         """Whether another rebalance is needed: for other partitions, for new ones, or for who has not yet let go."""
@@ -315,9 +297,13 @@ class LeadingSession:
             self._looked_s = now_s
             if read_by(self._generation.subscriptions, self._topics(self._generation)) != self._everything:
                 return True
-        if self._to_withhold(self._everything) & self._everything != self._applied:
+        if (self._to_withhold(self._everything) ^ self._applied) & self._everything:
             return True
-        return bool(self._named(guest)) and now_s - self._assigned_s > pacing.yields_s
+        if not self._named(guest) or now_s - self._assigned_s < self._yields_s:
+            return False
+        # Whoever never lets go must not have the group rebalance all the time.
+        self._yields_s = min(2 * self._yields_s, pacing.again_at_most_s)
+        return True
 
     def _named(self, guest: SeatedGuest) -> Partitions:
         if guest.seat.assignor in EAGER_ASSIGNORS:

@@ -234,7 +234,10 @@ TARGETS: Final = (
     ),
     Target(
         "subscription",
-        ("tidegate.kafka_client.membership:subscription",),
+        (
+            "tidegate.kafka_client.consumer_protocol:subscription",
+            "tidegate.kafka_client.consumer_protocol:_subscription",
+        ),
         (_SUBSCRIPTION,),
         subscription,
     ),

@@ -93,10 +93,14 @@ ORDERS_1 = b"\x00\x00\x00\x01" + b"\x00\x06orders" + b"\x00\x00\x00\x01" + b"\x0
             b"\x00\x03" + b"\x00\x00\x00\x01\x00\x06orders" + NOTHING + ORDERS_1 + b"\x00\x00\x00\x07" + b"\xff\xff",
             Subscription(frozenset({"orders"}), frozenset({TopicPartition("orders", 1)}), 7, 3),
         ),
+        (
+            b"\x00\x01" + b"\x00\x00\x00\x01\x00\x06orders" + NOTHING,
+            Subscription(frozenset({"orders"}), version=1),
+        ),
         (b"\x00\x03" + b"\x00\x00\x00\x09", Subscription(frozenset(), version=3)),
         (b"", Subscription(frozenset())),
     ],
-    ids=["eager", "KIP-429", "KIP-792", "cut off", "empty"],
+    ids=["eager", "KIP-429", "KIP-792", "kafka-go", "cut off", "empty"],
 )
 def test_what_a_member_says_as_it_joins(raw: bytes, expected: Subscription) -> None:
     assert subscription(raw) == expected
