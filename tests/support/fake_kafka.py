@@ -1267,6 +1267,9 @@ class FakeGuest:
         self._session_ends_s = self._kafka.clock.monotonic() + self._session_s
 
         def expire() -> None:
+            known = self._group.members.get(self.member_id)
+            if known is not None and known.consumer is not self:
+                return  # another process goes on as this member
             if self._kafka.clock.monotonic() >= self._session_ends_s and not self._joining:
                 self._forget()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from tidegate.kafka.assignments import LEADER_CLIENT_ID
@@ -26,6 +27,11 @@ def is_cooperative(group: Group) -> bool:
 def is_led(group: Group) -> bool:
     """Whether a member of ours leads it for a pause, or may do so."""
     return any(m.client_id == LEADER_CLIENT_ID for m in group.members)
+
+
+def without_leader(group: Group) -> Group:
+    """The group's own members."""
+    return replace(group, members=tuple(m for m in group.members if m.client_id != LEADER_CLIENT_ID))
 
 
 def unknown_assignor(group: Group) -> str | None:

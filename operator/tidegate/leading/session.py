@@ -15,14 +15,15 @@ from typing import Final
 
 from tidegate.clock import Clock
 from tidegate.cluster import Kafka
-from tidegate.kafka.assignments import LEADER_CLIENT_ID, assign, claimed, without
+from tidegate.kafka.assignments import assign, claimed, without
 from tidegate.kafka.errors import KafkaFailure, MemberForgotten, NotAuthorized, Refused, Unavailable
 from tidegate.kafka.model import Generation, Group, GroupState, GroupType, Seat, Topic, TopicPartition
 from tidegate.kafka.ports import SeatedGuest
-from tidegate.leading.groups import EAGER_ASSIGNORS
+from tidegate.leading.groups import EAGER_ASSIGNORS, without_leader
 from tidegate.leading.joining import NotAllBack, gather
 from tidegate.leading.pacing import Pacing, Report
 from tidegate.leading.shares import given_now, read_by
+from tidegate.leading.wishes import Wishes
 
 Partitions = frozenset[TopicPartition]
 
@@ -30,6 +31,7 @@ _log = logging.getLogger(__name__)
 
 _NOTHING: Final[Partitions] = frozenset()
 
+_REBALANCING: Final = frozenset({GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE})
 _GUESTS_S: Final = 12.0
 """By then a guest of a dead process is forgotten (``membership.PENDING_SESSION_S``)."""
 
@@ -40,6 +42,10 @@ class NotLed(Exception):
 
 class _Stopped(Exception):
     """It is not this process's turn any more. Our member stays, for the next one."""
+
+
+class _Over(Exception):
+    """Nobody wants anything any more: our member leaves."""
 
 
 class LeadingSession:
@@ -68,37 +74,37 @@ class LeadingSession:
         self._may_act = may_act
         self._known = known
         self._lock = threading.Lock()
-        self._wanted: dict[str, Partitions] = {}
-        self._awaited = set(others)
+        self._wishes = Wishes(clock, others, pacing.others_s)
         self._report = Report(seat=known)
         self._is_stopped = False
-        self._began_s = clock.monotonic()
         # What follows belongs to the thread that runs.
         self._again_s, self._yields_s = pacing.again_s, pacing.yields_s
         self._before = Group(group_id, GroupState.UNKNOWN, GroupType.UNKNOWN)
         self._generation = Generation(-1, "", {})
         self._everything: Partitions = _NOTHING
         self._applied: Partitions = _NOTHING
-        self._is_settled = False
+        self._read: Partitions = _NOTHING
+        self._is_settled = self._is_behind = False
         self._assigned_s = self._looked_s = self._heard_s = clock.monotonic()
 
     # --- for any thread -----------------------------------------------------------------------------------------------
 
     @property
     def report(self) -> Report:
+        """``withheld`` only for as long as the coordinator surely knows our member, whatever its thread waits for."""
         with self._lock:
-            return self._report
+            report, unheard_s = self._report, self._clock.monotonic() - self._heard_s
+        if not report.withheld or unheard_s <= self._pacing.session_s:
+            return report
+        trouble = report.trouble or f"the group's coordinator was not heard of for {unheard_s:.0f} s"
+        return replace(report, withheld=_NOTHING, trouble=trouble)
 
     def want(self, user: str, partitions: Partitions) -> None:
-        with self._lock:
-            self._wanted[user] = partitions
-            self._awaited.discard(user)
+        self._wishes.want(user, partitions)
 
     def drop(self, user: str) -> None:
         """The last one who drops what he wanted ends it: our member leaves."""
-        with self._lock:
-            self._wanted.pop(user, None)
-            self._awaited.discard(user)
+        self._wishes.drop(user)
 
     def stop(self) -> None:
         """End without leaving: a successor goes on with the seat."""
@@ -118,23 +124,32 @@ class LeadingSession:
     def _turn(self) -> bool:
         """Take or keep the lead; whether it is over for good."""
         try:
+            if self._known is None:
+                self._wait_for_calm()
             with self.kafka.membership.seat(self._group_id, self._pacing.session_s, self._known) as guest:
                 self._known = guest.seat
                 self._tell(seat=guest.seat)
                 try:
                     return self._lead(guest, self.kafka)
-                except (NotLed, NotAllBack, Refused, NotAuthorized):
+                except Unavailable:
+                    if guest.seat.generation < 0:
+                        self._known = None  # it leads nothing yet, and others wait for it
+                        guest.leave()
+                    raise
+                except (_Over, NotLed, NotAllBack, KafkaFailure):
                     guest.leave()
                     raise
-        except _Stopped:
+        except (_Stopped, _Over):
             return True
         except MemberForgotten as failure:
             was_leading = self._known is not None and self._known.generation >= 0
             self._lose(f"{failure}: the partitions may have been read since, and the lead is taken again")
             if was_leading:
                 self._tell(lost=self.report.lost + 1)
-                return self._is_over()
+                return self._wishes.are_over
         except (NotLed, NotAllBack) as failure:
+            if self._wishes.are_over:
+                return True
             self._lose(str(failure))
         except (Refused, NotAuthorized) as failure:
             self._lose(str(failure))
@@ -144,10 +159,10 @@ class LeadingSession:
             if self._known is not None and self._known.generation >= 0:
                 # Its session runs out.
                 self._pause(self._pacing.beat_s)
-                return self._is_over()
+                return self._wishes.are_over
         except KafkaFailure as failure:
             self._lose(str(failure))
-        if self._is_over():
+        if self._wishes.are_over:
             return True
         self._pause(self._again_s)
         self._again_s = min(2 * self._again_s, self._pacing.again_at_most_s)
@@ -155,7 +170,7 @@ class LeadingSession:
 
     def _lead(self, guest: SeatedGuest, kafka: Kafka) -> bool:
         """Whether it is over for good; if not, it goes on through another connection."""
-        if self._is_over():
+        if self._wishes.are_over:
             guest.leave()
             return True
         if not self._resumed(guest):
@@ -163,13 +178,12 @@ class LeadingSession:
         while self._goes_on():
             if self.kafka is not kafka:
                 return False
-            if self._is_over():
+            if self._wishes.are_over:
                 guest.leave()
                 return True
             try:
-                if guest.rebalances() or self._is_to_change(guest):
+                if self._beat(guest) or self._is_behind or self._is_to_change(guest):
                     self._follow(guest, None)
-                self._heard_s = self._clock.monotonic()
                 if not self._is_settled:
                     self._settle(guest)
             except MemberForgotten:
@@ -181,33 +195,45 @@ class LeadingSession:
 
     def _resumed(self, guest: SeatedGuest) -> bool:
         """Whether the group is as an earlier process has led it, so that heartbeats are all it takes."""
-        if guest.seat.generation < 0 or guest.rebalances():
+        if guest.seat.generation < 0 or self._beat(guest):
             return False
         generation, group = guest.present(), self._now()
         if generation is None or group.state is not GroupState.STABLE:
             return False
-        self._generation, self._before = generation, self._without_us(group)
+        self._generation, self._before = generation, without_leader(group)
         self._everything = read_by(generation.subscriptions, self._topics(generation))
         # Of topics that nobody reads, nobody has anything.
         self._applied, self._is_settled = self._everything - group.assigned, False
-        self._heard_s = self._assigned_s = self._clock.monotonic()
+        self._read = group.assigned
+        self._assigned_s = self._clock.monotonic()
         return True
 
-    def _taken(self, guest: SeatedGuest) -> Generation:
-        """The first generation that is ours: everybody else joins it anew, as followers."""
-        if not self._until(lambda: self._now().state is GroupState.STABLE, self._pacing.standstill_s):
-            raise NotLed(f"the group was not stable for {self._pacing.standstill_s:g} s")
-        self._before = self._without_us(self._now())
+    def _wait_for_calm(self) -> None:
+        """Before our member has an id, for which every join waits until it has come (KIP-394)."""
+        if not self._until(lambda: self._now().state not in _REBALANCING, self._pacing.standstill_s):
+            raise NotLed(f"the group was rebalancing for {self._pacing.standstill_s:g} s")
         # Guests of others go by themselves, or are forgotten.
         if not self._until(lambda: not self.kafka.membership.guests(self._group_id), _GUESTS_S):
             raise Refused(
                 f"group {self._group_id} has members that name no topic in what they join with, as far as it can be "
                 "read, and would be given nothing"
             )
+
+    def _taken(self, guest: SeatedGuest) -> Generation:
+        """The first generation that is ours: everybody else joins it anew, as followers."""
+        group = self._now()
+        if group.state is not GroupState.STABLE:
+            raise NotLed("the group has just begun to rebalance")
+        self._before = without_leader(group)
+        self._read = group.assigned
         ends_s = 0.0
 
         def leaving() -> None:
             nonlocal ends_s
+            if self._wishes.are_over or not self._goes_on():
+                raise _Over
+            if guest.joined() is not None:
+                raise NotLed("not all members had joined")
             ends_s = self._clock.monotonic() + self._pacing.standstill_s
 
         others = gather(
@@ -224,22 +250,35 @@ class LeadingSession:
             raise NotLed(f"{others - len(found.subscriptions)} member(s) have left it meanwhile")
         return found
 
+    def _beat(self, guest: SeatedGuest) -> bool:
+        """Whether the group rebalances; our member is known from when it was asked for, be the answer late."""
+        asked_s = self._clock.monotonic()
+        rebalances = guest.rebalances()
+        self._heard_s = asked_s
+        return rebalances
+
     def _follow(self, guest: SeatedGuest, generation: Generation | None) -> None:
         """Lead the next generation: ``generation``, or the one that is joined now."""
-        self._is_settled = False
+        # Until all is assigned the members wait for it, and heartbeats do not tell.
+        self._is_settled, self._is_behind = False, True
         while self._goes_on():
             if generation is None:
                 guest.join()
                 generation = self._joined(guest, None)
             if self._assign(guest, generation):
+                self._is_behind = False
                 return
             generation = None
 
     def _joined(self, guest: SeatedGuest, ends_s: float | None) -> Generation:
         """Joins end when all members have come, or have had their time; one that we hold ends at ``ends_s``."""
         while self._goes_on():
+            if self._wishes.are_over:
+                raise _Over
             try:
                 found = guest.joined()
+                if found is None and ends_s is None and self._clock.monotonic() - self._heard_s > self._pacing.beat_s:
+                    self._beat(guest)
             except MemberForgotten:
                 raise
             except Unavailable as failure:
@@ -268,6 +307,8 @@ class LeadingSession:
         shares = assign(protocol, self._before, now, said, topics)
         withheld = self._to_withhold(everything)
         given = without(dict(given_now(protocol, shares, said)), withheld)
+        with self._lock:
+            self._report = replace(self._report, withheld=self._report.withheld - (everything - withheld))
         if not guest.assign(generation, given):
             return False
         present = (m for m in now.members if m.member_id in shares)
@@ -291,7 +332,7 @@ class LeadingSession:
     def _is_to_change(self, guest: SeatedGuest) -> bool:
         """Whether another rebalance is needed: for other partitions, for new ones, or for who has not yet let go."""
         now_s, pacing = self._clock.monotonic(), self._pacing
-        if self._is_waiting_for_others():
+        if self._wishes.are_awaited:
             return False
         if now_s - self._looked_s > pacing.topics_s:
             self._looked_s = now_s
@@ -313,20 +354,8 @@ class LeadingSession:
     # --- what is wanted -----------------------------------------------------------------------------------------------
 
     def _to_withhold(self, everything: Partitions) -> Partitions:
-        with self._lock:
-            wanted = _NOTHING.union(*self._wanted.values())
-        if self._is_waiting_for_others():
-            # What others may have wanted is nobody's just now.
-            return wanted | (everything - self._before.assigned)
-        return wanted
-
-    def _is_waiting_for_others(self) -> bool:
-        with self._lock:
-            return bool(self._awaited) and self._clock.monotonic() - self._began_s < self._pacing.others_s
-
-    def _is_over(self) -> bool:
-        with self._lock:
-            return not self._wanted and not self._awaited
+        # What others may have wanted was nobody's as this process began.
+        return self._wishes.wanted | (everything - self._read if self._wishes.are_awaited else _NOTHING)
 
     def _goes_on(self) -> bool:
         return not self._is_stopped and self._may_act()
@@ -354,21 +383,18 @@ class LeadingSession:
     def _now(self) -> Group:
         return self.kafka.groups([self._group_id])[self._group_id]
 
-    def _without_us(self, group: Group) -> Group:
-        return replace(group, members=tuple(m for m in group.members if m.client_id != LEADER_CLIENT_ID))
-
     def _topics(self, generation: Generation) -> dict[str, Topic]:
         return dict(self.kafka.topics({name for said in generation.subscriptions.values() for name in said.topics}))
 
     def _until(self, reached: Callable[[], bool], limit_s: float) -> bool:
         ends_s = self._clock.monotonic() + limit_s
         while not reached():
-            if self._clock.monotonic() > ends_s or not self._goes_on():
+            if self._clock.monotonic() > ends_s or not self._goes_on() or self._wishes.are_over:
                 return False
             self._clock.sleep(self._pacing.look_s)
         return True
 
     def _pause(self, seconds: float) -> None:
         ends_s = self._clock.monotonic() + seconds
-        while (left_s := ends_s - self._clock.monotonic()) > 0 and self._goes_on() and not self._is_over():
+        while (left_s := ends_s - self._clock.monotonic()) > 0 and self._goes_on() and not self._wishes.are_over:
             self._clock.sleep(min(left_s, self._pacing.look_s * 4))

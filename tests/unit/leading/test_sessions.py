@@ -1,0 +1,290 @@
+"""Groups led on the in-memory Kafka, on a clock of its own: what comes in between, and what is said meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from support.fake_kafka import FakeClock, FakeConsumer, FakeKafka
+from tidegate.kafka.assignments import LEADER_CLIENT_ID
+from tidegate.kafka.errors import Unavailable
+from tidegate.kafka.model import Group, GroupState, Seat, TopicPartition
+from tidegate.leading.pacing import Pacing
+from tidegate.leading.session import LeadingSession
+
+TOPIC, GROUP = "orders", "payments"
+P, Q, R, S = (TopicPartition(TOPIC, number) for number in range(4))
+
+
+class Stage:
+    """Two consumers that have begun to read, and a session that leads their group until ``ends_s``."""
+
+    def __init__(self, assignor: str = "range", rejoin_delay_s: float = 0.0) -> None:
+        self.clock = FakeClock()
+        self.kafka = FakeKafka(self.clock)
+        self.kafka.create_topic(TOPIC, 4)
+        self.assignor = assignor
+        self.ends_s = 100.0
+        self.consumers = [self.consumer(f"c{number}", rejoin_delay_s) for number in range(2)]
+        for one in self.consumers:
+            one.start()
+        self.clock.sleep(10)
+        assert self.group.state is GroupState.STABLE
+
+    def consumer(self, client_id: str, rejoin_delay_s: float = 0.0) -> FakeConsumer:
+        return FakeConsumer(
+            self.kafka, GROUP, [TOPIC], client_id, assignor=self.assignor, rejoin_delay_s=rejoin_delay_s
+        )
+
+    def session(self, **more: object) -> LeadingSession:
+        may_act = lambda: self.clock.monotonic() < self.ends_s  # noqa: E731
+        return LeadingSession(self.kafka, GROUP, self.clock, Pacing(), may_act, **more)  # type: ignore[arg-type]
+
+    @property
+    def group(self) -> Group:
+        return self.kafka._described(GROUP)
+
+    @property
+    def is_led(self) -> bool:
+        return any(m.client_id == LEADER_CLIENT_ID for m in self.group.members)
+
+    def every(self, seconds: float, look: Callable[[], None]) -> None:
+        def again() -> None:
+            look()
+            self.clock.after(seconds, again)
+
+        self.clock.after(seconds, again)
+
+
+ASSIGNORS = ["range", "cooperative-sticky"]
+
+
+@pytest.mark.parametrize("assignor", ASSIGNORS)
+def test_it_withholds_and_leaves(assignor: str) -> None:
+    stage = Stage(assignor)
+    session = stage.session()
+    session.want("a", frozenset({P}))
+    seen: list[frozenset[TopicPartition]] = []
+    stage.clock.after(30, lambda: seen.extend([session.report.withheld, stage.group.assigned]))
+    stage.clock.after(31, lambda: session.drop("a"))
+
+    session.run()
+    stage.clock.sleep(10)
+
+    assert seen == [{P}, {Q, R, S}]
+    assert not stage.is_led
+    assert stage.group.assigned == {P, Q, R, S}
+
+
+def test_a_rebalance_that_is_under_way_is_not_held_up() -> None:
+    stage = Stage(rejoin_delay_s=4.0)
+    began = stage.clock.monotonic()
+    stage.kafka.rebalance(GROUP)
+    assert stage.group.state is GroupState.PREPARING_REBALANCE
+    states: list[tuple[float, GroupState]] = []
+    stage.every(0.1, lambda: states.append((stage.clock.monotonic() - began, stage.group.state)))
+    session = stage.session()
+    session.want("a", frozenset({P}))
+    stage.ends_s = began + 60
+
+    session.run()
+
+    settled = next(at for at, state in states if state is GroupState.STABLE)
+    assert settled < 9  # a heartbeat, and the delay
+    assert session.report.withheld == {P}
+
+
+@pytest.mark.parametrize("call", ["topics", "groups", "guest.assign"])
+def test_a_broker_that_does_not_answer_for_a_moment_leaves_nobody_waiting_for_the_leader(call: str) -> None:
+    stage = Stage()
+    session = stage.session()
+    session.want("a", frozenset({P}))
+    stage.clock.after(30, lambda: stage.consumer("c2").start())
+    broken: list[float] = []
+
+    def fail() -> None:
+        if not broken and stage.group.state is GroupState.COMPLETING_REBALANCE and stage.clock.monotonic() > 35:
+            broken.append(stage.clock.monotonic())
+            stage.kafka.fail(call, Unavailable("no answer"))
+
+    stage.every(0.01, fail)
+
+    session.run()
+
+    assert broken
+    assert stage.group.state is GroupState.STABLE
+    assert session.report.withheld == {P}
+    assert len(stage.group.members) == 4
+
+
+@pytest.mark.parametrize("call", ["groups", "topics", "guest.joined", "guest.assign"])
+def test_whoever_was_made_to_leave_is_let_go_where_the_brokers_do_not_answer(call: str) -> None:
+    stage = Stage()
+    session = stage.session()
+    session.want("a", frozenset({P}))
+    before = {m.member_id for m in stage.group.members}
+    failed_s: list[float] = []
+    left_alone_s: list[float] = []
+
+    def look() -> None:
+        now_s, ids = stage.clock.monotonic(), {m.member_id for m in stage.group.members}
+        if not failed_s and stage.is_led and not ids & before:
+            stage.kafka.fail(call, Unavailable("no answer"))
+            failed_s.append(now_s)
+        elif failed_s and not left_alone_s and stage.group.state is GroupState.STABLE:
+            left_alone_s.append(now_s)
+
+    stage.every(0.001, look)
+
+    session.run()
+
+    assert failed_s
+    assert left_alone_s[0] - failed_s[0] < 10
+    assert session.report.withheld == {P}
+
+
+def led_before(stage: Stage, wanted: frozenset[TopicPartition]) -> Seat:
+    """The seat of a process that has withheld them and died without a word, just now."""
+    session = stage.session()
+    session.want("before", wanted)
+    stage.ends_s = stage.clock.monotonic() + 20
+    session.run()
+    assert session.report.withheld == wanted
+    assert session.report.seat is not None
+    stage.ends_s = stage.clock.monotonic() + 60
+    return session.report.seat
+
+
+def watch(stage: Stage, partition: TopicPartition) -> list[float]:
+    """Fills with the times at which somebody has it."""
+    times: list[float] = []
+    stage.every(0.05, lambda: times.append(stage.clock.monotonic()) if partition in stage.group.assigned else None)
+    return times
+
+
+@pytest.mark.parametrize("assignor", ASSIGNORS)
+def test_what_others_have_withheld_stays_so_over_rebalances_until_they_can_say_so_again(assignor: str) -> None:
+    stage = Stage(assignor)
+    seat = led_before(stage, frozenset({P, Q}))
+    begins = stage.clock.monotonic()
+    times = watch(stage, Q)
+    session = stage.session(known=seat, others=["b"])
+    session.want("a", frozenset({P}))
+    # Members come and go before it has said so.
+    for after_s in (1, 4):
+        stage.clock.after(after_s, lambda: stage.consumer("c2").start())
+    stage.clock.after(9, lambda: session.want("b", frozenset({Q})))
+
+    session.run()
+
+    assert times == []
+    assert stage.clock.monotonic() - begins > 30
+    assert session.report.withheld == {P, Q}
+    assert len(stage.group.members) == 5
+
+
+def test_who_never_says_what_he_wants_keeps_nobody_from_leaving() -> None:
+    stage = Stage()
+    seat = led_before(stage, frozenset({P, Q}))
+    session = stage.session(known=seat, others=["b"])
+    session.want("a", frozenset({P}))
+    stage.clock.after(5, lambda: session.drop("a"))
+
+    session.run()
+    stage.clock.sleep(10)
+
+    assert session.report.ended
+    assert not stage.is_led
+    assert stage.group.assigned == {P, Q, R, S}
+
+
+@pytest.mark.parametrize("assignor", ASSIGNORS)
+def test_what_is_given_back_is_not_called_withheld(assignor: str) -> None:
+    stage = Stage(assignor)
+    session = stage.session()
+    session.want("a", frozenset({P}))
+    session.want("b", frozenset({Q}))
+    stage.clock.after(30, lambda: session.drop("b"))
+    untrue: list[float] = []
+    call = stage.kafka._called
+
+    def called(name: str) -> None:
+        stage.clock.sleep(0.02)  # requests take their time
+        call(name)
+
+    stage.kafka._called = called  # type: ignore[method-assign]
+
+    def look() -> None:
+        if session.report.withheld & stage.group.assigned:
+            untrue.append(stage.clock.monotonic())
+
+    stage.every(0.01, look)
+
+    session.run()
+
+    assert untrue == []
+    assert session.report.withheld == {P}
+    assert stage.group.assigned == {Q, R, S}
+
+
+def test_nothing_counts_as_withheld_once_the_coordinator_may_have_forgotten_the_leader() -> None:
+    """Its thread waits for an answer, or its process was frozen."""
+    stage = Stage()
+    session = stage.session()
+    session.want("a", frozenset({P}))
+    told: dict[float, frozenset[TopicPartition]] = {}
+    beat = stage.kafka._called
+
+    def called(name: str) -> None:
+        if name == "guest.rebalances" and stage.clock.monotonic() > 40 and not told:
+            for waited_s in (5.0, 19.0, 21.5):
+                stage.clock.after(waited_s, lambda at=waited_s: told.update({at: session.report.withheld}))
+            stage.clock.sleep(22)
+            raise Unavailable("no answer")
+        beat(name)
+
+    stage.kafka._called = called  # type: ignore[method-assign]
+
+    session.run()
+
+    assert told == {5.0: {P}, 19.0: {P}, 21.5: frozenset()}
+
+
+@pytest.mark.parametrize("assignor", ASSIGNORS)
+def test_a_long_rebalance_neither_opens_anything_nor_keeps_the_leader_from_leaving(assignor: str) -> None:
+    stage = Stage(assignor)
+    session = stage.session()
+    session.want("a", frozenset({P}))
+    told: list[frozenset[TopicPartition]] = []
+
+    def stall() -> None:
+        stage.consumers[0].rejoin_delay_s = 200.0
+        stage.consumer("c2").start()
+
+    stage.clock.after(30, stall)
+    for after_s in (40, 55, 70):
+        stage.clock.after(after_s, lambda: told.append(session.report.withheld))
+    stage.clock.after(71, lambda: session.drop("a"))
+    stage.ends_s = 200.0
+
+    session.run()
+
+    assert told == [{P}] * 3
+    assert stage.clock.monotonic() < 85
+    assert not stage.is_led
+
+
+def test_nobody_is_made_to_leave_by_a_process_whose_turn_is_over() -> None:
+    stage = Stage()
+    ids = {m.member_id for m in stage.group.members}
+    session = stage.session()
+    session.want("a", frozenset({P}))
+    # Members are just about to notice the rebalance.
+    stage.ends_s = stage.clock.monotonic() + 2.0
+
+    session.run()
+    stage.clock.sleep(20)
+
+    assert {m.member_id for m in stage.group.members} == ids
+    assert stage.group.assigned == {P, Q, R, S}
