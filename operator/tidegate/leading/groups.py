@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from tidegate.kafka.assignments import LEADER_CLIENT_ID
-from tidegate.kafka.model import Group, GroupType
+from tidegate.kafka.model import Group, GroupType, Member
 
 EAGER_ASSIGNORS: Final = frozenset({"range", "roundrobin", "sticky"})
 """Classic assignors under which every member gives up all partitions before it rejoins (librdkafka, Java, Python)."""
@@ -26,12 +26,17 @@ def is_cooperative(group: Group) -> bool:
 
 def is_led(group: Group) -> bool:
     """Whether a member of ours leads it for a pause, or may do so."""
-    return any(m.client_id == LEADER_CLIENT_ID for m in group.members)
+    return any(map(_is_ours, group.members))
 
 
 def without_leader(group: Group) -> Group:
     """The group's own members."""
-    return replace(group, members=tuple(m for m in group.members if m.client_id != LEADER_CLIENT_ID))
+    return replace(group, members=tuple(m for m in group.members if not _is_ours(m)))
+
+
+def _is_ours(member: Member) -> bool:
+    """Any client may take the name; whoever reads is none of ours."""
+    return member.client_id == LEADER_CLIENT_ID and not member.assignment
 
 
 def unknown_assignor(group: Group) -> str | None:

@@ -63,7 +63,7 @@ class Leaders:
         """``kafka``: the connection as it is open now, through which it goes on."""
         with self._lock:
             running = self._alive(led)
-            if running is None and len(self._running) >= MOST:
+            if running is None and self._are_full():
                 return Look(Report(ended=True, trouble=f"the operator leads {MOST} groups already, and not more"))
             if running is None:
                 return Look()
@@ -82,7 +82,7 @@ class Leaders:
     ) -> None:
         with self._lock:
             running = self._alive(led)
-            if running is None and len(self._running) >= MOST:
+            if running is None and self._are_full():
                 return  # as the next look tells
             running = running or self._begin(led, kafka, known, others)
             running.users[user] = partitions
@@ -101,12 +101,13 @@ class Leaders:
             running.session.drop(user)
             self._start(running)
 
-    def forget(self, user: str) -> None:
-        """The user is gone, whatever it has wanted."""
+    def forget(self, user: str, *, but: Led | None = None) -> None:
+        """The user is gone, whatever it has wanted; ``but``: of other groups than this one."""
         with self._lock:
-            for running in self._running.values():
-                running.users.pop(user, None)
-                running.session.drop(user)
+            for led, running in self._running.items():
+                if led != but:
+                    running.users.pop(user, None)
+                    running.session.drop(user)
 
     def stop(self) -> None:
         """End all sessions and leave no group: another process goes on with their seats."""
@@ -125,6 +126,12 @@ class Leaders:
             del self._running[led]
             return None
         return running
+
+    def _are_full(self) -> bool:
+        # Nobody may have looked at those that have ended since.
+        for led in list(self._running) if len(self._running) >= MOST else ():
+            self._alive(led)
+        return len(self._running) >= MOST
 
     def _begin(self, led: Led, kafka: Kafka, known: Seat | None, others: Collection[str]) -> _Running:
         session = LeadingSession(kafka, led.group, self._clock, self.pacing, self._may_act, known=known, others=others)

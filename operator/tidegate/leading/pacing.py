@@ -29,8 +29,8 @@ class Pacing:
 @dataclass(frozen=True, slots=True)
 class Report:
     """How far it is. ``withheld``: partitions that are nobody's, surely. ``trouble``: why not all of them are, for a
-    person; ``is_refused``: trying again does not help. ``lost``: how often the group has gone on without our member
-    while something was withheld. ``ended``: it leads no more, and nobody of ours is in the group."""
+    person; ``is_refused``: trying again does not help. ``lost``: how often a group that was led has gone on without our
+    member although something was to be withheld. ``ended``: it leads no more, and nobody of ours is in the group."""
 
     seat: Seat | None = None
     withheld: frozenset[TopicPartition] = frozenset()

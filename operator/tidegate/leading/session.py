@@ -32,8 +32,8 @@ _log = logging.getLogger(__name__)
 _NOTHING: Final[Partitions] = frozenset()
 
 _REBALANCING: Final = frozenset({GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE})
-_GUESTS_S: Final = 12.0
-"""By then a guest of a dead process is forgotten (``membership.PENDING_SESSION_S``)."""
+_SLACK_S: Final = 6.0
+"""How much longer than a session a coordinator may take to forget whoever is heard of no more."""
 
 
 class NotLed(Exception):
@@ -142,10 +142,7 @@ class LeadingSession:
         except (_Stopped, _Over):
             return True
         except MemberForgotten as failure:
-            was_leading = self._known is not None and self._known.generation >= 0
-            self._lose(f"{failure}: the partitions may have been read since, and the lead is taken again")
-            if was_leading:
-                self._tell(lost=self.report.lost + 1)
+            if self._lose(f"{failure}: the partitions may have been read since, and the lead is taken again"):
                 return self._wishes.are_over
         except (NotLed, NotAllBack) as failure:
             if self._wishes.are_over:
@@ -212,8 +209,9 @@ class LeadingSession:
         """Before our member has an id, for which every join waits until it has come (KIP-394)."""
         if not self._until(lambda: self._now().state not in _REBALANCING, self._pacing.standstill_s):
             raise NotLed(f"the group was rebalancing for {self._pacing.standstill_s:g} s")
-        # Guests of others go by themselves, or are forgotten.
-        if not self._until(lambda: not self.kafka.membership.guests(self._group_id), _GUESTS_S):
+        # Guests of others, and leaders, go by themselves, or are forgotten.
+        forgotten_s = self._pacing.session_s + _SLACK_S
+        if not self._until(lambda: not self.kafka.membership.guests(self._group_id), forgotten_s):
             raise Refused(
                 f"group {self._group_id} has members that name no topic in what they join with, as far as it can be "
                 "read, and would be given nothing"
@@ -326,7 +324,7 @@ class LeadingSession:
             return  # what was seen may be another generation's
         self._is_settled = True
         self._again_s, self._yields_s = self._pacing.again_s, self._pacing.yields_s
-        unread = self._to_withhold(_NOTHING) - self._everything
+        unread = self._wishes.wanted - self._everything - group.assigned
         self._tell(withheld=self._applied | unread, trouble="", is_refused=False, seat=guest.seat)
 
     def _is_to_change(self, guest: SeatedGuest) -> bool:
@@ -366,11 +364,13 @@ class LeadingSession:
         with self._lock:
             self._report = replace(self._report, **changes)  # type: ignore[arg-type]
 
-    def _lose(self, why: str) -> None:
+    def _lose(self, why: str) -> bool:
+        """Whether it was led until now."""
         _log.warning("group %s is not led: %s", self._group_id, why)
-        self._known = None
-        self._is_settled = False
-        self._tell(seat=None, withheld=_NOTHING, trouble=why)
+        was_leading = self._known is not None and self._known.generation >= 0
+        self._known, self._is_settled = None, False
+        self._tell(seat=None, withheld=_NOTHING, trouble=why, lost=self.report.lost + was_leading)
+        return was_leading
 
     def _unheard(self, failure: Unavailable) -> None:
         """Its coordinator does not answer; by and by it forgets our member."""

@@ -7,10 +7,9 @@ from datetime import timedelta
 from typing import Final
 
 from tidegate.connection.allow import TOPIC_NOT_ALLOWED
-from tidegate.kafka.assignments import LEADER_CLIENT_ID
 from tidegate.kafka.model import Group, GroupType, TopicPartition
 from tidegate.kube.ports import EventType, KubeEvent
-from tidegate.leading.groups import kafka_go_beside_others, unknown_assignor
+from tidegate.leading.groups import kafka_go_beside_others, unknown_assignor, without_leader
 from tidegate.pause.holds import Wanted, own_holds, wanted_partitions
 from tidegate.pause.model import Action, AddFinalizer, Decision, LeadGroup, Observed, Seen
 from tidegate.pause.release import refuse
@@ -62,7 +61,7 @@ def pause(seen: Seen, spec: ConsumerGroupPauseSpec, status: PauseStatus, observe
     if refusal is not None:
         return refuse(seen, status, refusal)
     action = _action(seen, spec, observed, wanted)
-    if _is_resumed(seen, status):
+    if _is_resumed(seen, status, observed, wanted):
         return Decision(status, action, again_after_s=seen.tick.quick_s, rows=seen.rows or ())
     phase, why = _phase(seen, spec, observed, wanted)
     withheld = seen.leading.report.withheld
@@ -93,10 +92,16 @@ def pause(seen: Seen, spec: ConsumerGroupPauseSpec, status: PauseStatus, observe
     return Decision(status, action, happenings, not_after_the_end(seen, status, again_s), rows=shown)
 
 
-def _is_resumed(seen: Seen, status: PauseStatus) -> bool:
+def _is_resumed(seen: Seen, status: PauseStatus, observed: Observed, wanted: Wanted) -> bool:
     """Whether all that is known is what an earlier process has said, and this one's first look is still to come."""
     report, leader = seen.leading.report, status.leader
-    was_paused = status.phase is PausePhase.PAUSED and leader is not None and not report.withheld
+    is_noted = leader is not None and leader.connection_uid == observed.connection_uid
+    rows = {TopicPartition(row.topic, row.partition) for row in status.partitions}
+    # What was added since nobody has withheld.
+    is_same = rows.issuperset(wanted.existing) or (
+        status.partitions_omitted is not None and status.partitions_total == len(wanted.existing)
+    )
+    was_paused = status.phase is PausePhase.PAUSED and is_noted and is_same and not report.withheld
     if seen.leading.wanted is None:
         return was_paused
     return was_paused and not report.trouble and not report.lost and not report.ended
@@ -122,7 +127,8 @@ def _record(seen: Seen, observed: Observed) -> LeaderSeat | None:
     """Written while it leads, so that a later process goes on; once our member is forgotten it helps nobody."""
     seat = seen.leading.report.seat
     if seen.leading.wanted is None:
-        return seen.status.leader  # an earlier process's
+        noted = seen.status.leader  # an earlier process's
+        return noted if noted is not None and noted.connection_uid == observed.connection_uid else None
     if seat is None or seat.generation < 0:
         return None
     return LeaderSeat(
@@ -135,7 +141,7 @@ def _record(seen: Seen, observed: Observed) -> LeaderSeat | None:
 
 def _has_others(group: Group) -> bool:
     """Whether it has members besides ours."""
-    return any(m.client_id != LEADER_CLIENT_ID for m in group.members)
+    return bool(without_leader(group).members)
 
 
 # --- whether it may be done -------------------------------------------------------------------------------------------
@@ -181,8 +187,7 @@ def _assignor_is_known(spec: ConsumerGroupPauseSpec, group: Group) -> Refusal | 
 
 
 def _clients_bear_it(spec: ConsumerGroupPauseSpec, group: Group) -> Refusal | None:
-    others = tuple(m for m in group.members if m.client_id != LEADER_CLIENT_ID)
-    why = kafka_go_beside_others(Group(group.group_id, group.state, group.type, group.assignor, others))
+    why = kafka_go_beside_others(without_leader(group))
     text = f"group {spec.group} can't be led: {why}. Use method Agent or Scale"
     return Refusal(UNSUPPORTED_CLIENTS, text) if why is not None else None
 
@@ -230,12 +235,12 @@ def _how_it_fails(seen: Seen) -> str:
 
 def _opened(seen: Seen) -> tuple[KubeEvent, ...]:
     """Once for each time that the group went on without our member."""
-    lost, leader = seen.leading.report.lost, seen.status.leader
-    if not lost:
-        return ()
+    lost, seat, leader = seen.leading.report.lost, seen.leading.report.seat, seen.status.leader
+    if not lost or leader is None or (seat is not None and seat.member_id == leader.member_id):
+        return ()  # what is noted is of the member that leads it again
     text = "the group went on without its leader: its partitions may have been read meanwhile; it is led again"
-    key = f"{seen.generation}/{FAILED_OPEN}/{lost}/{leader.member_id if leader is not None else ''}"
-    return (KubeEvent(EventType.WARNING, FAILED_OPEN, text, key),) if leader is not None else ()
+    key = f"{seen.generation}/{FAILED_OPEN}/{lost}/{leader.member_id}"
+    return (KubeEvent(EventType.WARNING, FAILED_OPEN, text, key),)
 
 
 def _again_after_s(seen: Seen, phase: PausePhase) -> float:

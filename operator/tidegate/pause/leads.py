@@ -11,6 +11,7 @@ from tidegate.kube.ports import PAUSES, Kube, uid_of
 from tidegate.leading.leaders import Leaders, Led
 from tidegate.pause.model import LeadGroup, LookedAtLead, StopLeading
 from tidegate.resources.base import read_status
+from tidegate.resources.leading import LeaderSeat
 from tidegate.resources.pause import PauseStatus
 
 
@@ -21,20 +22,25 @@ class Leads:
     kube: Kube
     leaders: Leaders
 
-    def look(self, pause_uid: str, led: Led, live: Live | None) -> LookedAtLead:
-        """``live``: the connection as it is open now."""
-        kafka = live.finishing if live is not None and live.uid == led.connection else None
-        found = self.leaders.look(led, pause_uid, kafka)
-        is_out_of_reach = live is None and found.wanted is None
-        return LookedAtLead(found, self.leaders.pacing.session_s, is_out_of_reach=is_out_of_reach)
+    def look(self, pause_uid: str, group: str, record: LeaderSeat | None, live: Live | None) -> LookedAtLead:
+        """``record``: the seat in the pause's status; ``live``: the connection as it is open now.
+
+        What was led through a connection that was deleted since is led no more, also where another one has its name.
+        """
+        led = Led(live.uid, group) if live is not None else None
+        self.leaders.forget(pause_uid, but=led)
+        session_s = self.leaders.pacing.session_s
+        if led is None or live is None:
+            return LookedAtLead(session_s=session_s, is_out_of_reach=True)
+        found = self.leaders.look(led, pause_uid, live.finishing)
+        is_gone = record is not None and record.connection_uid != live.uid and found.wanted is None
+        return LookedAtLead(found, session_s, is_out_of_reach=is_gone)
 
     def do(self, action: LeadGroup | StopLeading, pause_uid: str, live: Live) -> None:
         """Whether it is done the next look tells. Blocking."""
         led, record = Led(live.uid, action.group), action.known
         if record is not None and record.connection_uid != live.uid:
-            # What was led through a connection that was deleted since ends by itself.
-            self.leaders.forget(pause_uid)
-            record = None
+            record = None  # of a connection that was deleted since
         known = Seat(record.member_id, record.generation, record.assignor) if record is not None else None
         others = self._others(pause_uid, led) if known is not None else ()
         match action:

@@ -24,7 +24,6 @@ from tidegate.kafka.model import Group, GroupState, GroupType, Offsets, TopicPar
 from tidegate.kafka.names import is_allowed, is_pattern
 from tidegate.kube.ports import Object, label_of, namespace_of, uid_of
 from tidegate.kube.unreadable import is_abandoned
-from tidegate.leading.leaders import Led
 from tidegate.pause import connectors, plan
 from tidegate.pause.by_connect import is_by_connect
 from tidegate.pause.by_leading import is_by_leading
@@ -177,8 +176,7 @@ class Reader:
         record, spec = seen.status.leader, seen.spec
         if spec is None or (record is None and not is_by_leading(spec)):
             return seen
-        uid = record.connection_uid if record is not None else live.uid if live is not None else ""
-        looked = self._leads.look(seen.uid, Led(uid, spec.group), live)
+        looked = self._leads.look(seen.uid, spec.group, record, live)
         return replace(seen, leading=replace(looked, is_stopped=memory.lead_stopped))
 
     async def _observed(

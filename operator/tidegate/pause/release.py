@@ -22,6 +22,7 @@ from tidegate.resources.pause import PauseMethod, PausePhase, PauseStatus
 ABANDONED: Final = "Abandoned"
 HOLDS_LEFT: Final = "HoldsLeft"
 REPLICAS_LEFT: Final = "ReplicasLeft"
+LEADER_LEFT: Final = "LeaderLeft"
 
 _REST_S: Final = 60.0
 
@@ -29,8 +30,8 @@ _REST_S: Final = 60.0
 def is_led(seen: Seen) -> bool:
     """Whether its group is, or may be, led for it: something of it may be withheld."""
     looked = seen.leading
-    if looked.is_out_of_reach:
-        return False  # where nobody is there who leads, it ends by itself
+    if looked.is_out_of_reach or seen.spec is None:
+        return False  # where nobody is there who leads, or nobody knows which group, it ends by itself
     is_left = looked.is_stopped and looked.wanted is None and (looked.report.ended or looked.look.is_wanted)
     return looked.wanted is not None or (seen.status.leader is not None and not is_left)
 
@@ -175,6 +176,12 @@ def leave(seen: Seen, status: PauseStatus, since: datetime) -> Decision:
 def _left_as_it_is(seen: Seen, status: PauseStatus) -> Refusal | None:
     """What is not given back because it can't be; ``None``: nothing stands against it."""
     connector, step = connectors.give_back(seen), give_back(seen, status.workloads)
+    if is_led(seen):
+        text = (
+            "the operator's member has not yet left the group: it does so as soon as it can, and what it withholds is "
+            f"read again {seen.leading.session_s:g} s after it was last heard of at the latest"
+        )
+        return Refusal(LEADER_LEFT, text)
     if connector.record is not None and connector.trouble is not None:
         record, back = connector.record, connectors.way_back(connector.record)
         text = (

@@ -8,8 +8,9 @@ from datetime import datetime
 from typing import Any, Final
 
 from tidegate.connection.allow import TOPIC_NOT_ALLOWED
-from tidegate.kafka.model import Member, TopicPartition
+from tidegate.kafka.model import Group, GroupState, Member, TopicPartition
 from tidegate.kube.ports import KubeEvent
+from tidegate.leading.groups import without_leader
 from tidegate.pause.holds import own_holds, wanted_partitions
 from tidegate.pause.model import Action, AddFinalizer, Decision, Observed, Seen, SetConnector
 from tidegate.pause.report import (
@@ -71,6 +72,12 @@ def not_allowed(seen: Seen, spec: ConsumerGroupPauseSpec, observed: Observed, do
     return Refusal(TOPIC_NOT_ALLOWED, text)
 
 
+def _own_members(group: Group) -> tuple[Member, ...]:
+    """Not one of ours that leads it for another pause: that reads nothing, and stays for as long as it does. While it
+    rebalances, a group hides who reads."""
+    return without_leader(group).members if group.state is GroupState.STABLE else group.members
+
+
 def _known(status: PauseStatus) -> set[TopicPartition]:
     return {TopicPartition(row.topic, row.partition) for row in status.partitions}
 
@@ -80,7 +87,7 @@ def without_members(
 ) -> tuple[PausePhase, Refusal]:
     """The phase, and its condition's reason and message, once all that runs members is stopped: they take their time
     to leave, and may be something else's. ``down``: what is stopped, as in "Deployment a at 0 replicas"."""
-    members = observed.group.members
+    members = _own_members(observed.group)
     if not members:
         return PausePhase.PAUSED, Refusal(ALL_PAUSED, f"{down}, group {spec.group} has no member")
     left = listed([f"{m.client_id or m.member_id} at {m.host.lstrip('/')}" for m in members])
@@ -111,7 +118,7 @@ def decided(
     conditions = {PausePhase.PAUSED: ready, PausePhase.PAUSING: reconciling}.get(phase, stalled)(
         status.conditions, reason=why.reason, message=why.message, **stamp(seen)
     )
-    members: Collection[Member] = observed.group.members if why.reason == MEMBERS_LEFT else ()
+    members: Collection[Member] = _own_members(observed.group) if why.reason == MEMBERS_LEFT else ()
     status = counted(status, len(rows) if is_paused else 0, len(rows)).model_copy(
         update={
             "phase": phase,

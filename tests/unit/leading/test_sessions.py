@@ -8,7 +8,7 @@ import pytest
 
 from support.fake_kafka import FakeClock, FakeConsumer, FakeKafka
 from tidegate.kafka.assignments import LEADER_CLIENT_ID
-from tidegate.kafka.errors import Unavailable
+from tidegate.kafka.errors import NotAuthorized, Unavailable
 from tidegate.kafka.model import Group, GroupState, Seat, TopicPartition
 from tidegate.leading.pacing import Pacing
 from tidegate.leading.session import LeadingSession
@@ -288,3 +288,35 @@ def test_nobody_is_made_to_leave_by_a_process_whose_turn_is_over() -> None:
 
     assert {m.member_id for m in stage.group.members} == ids
     assert stage.group.assigned == {P, Q, R, S}
+
+
+def test_a_lead_that_is_given_up_counts_as_lost() -> None:
+    stage = Stage()
+    session = stage.session()
+    session.want("a", frozenset({P}))
+
+    def refuse() -> None:
+        stage.kafka.fail("guest.joined", NotAuthorized("Read on group payments"))
+        stage.consumer("c2").start()
+
+    stage.clock.after(30, refuse)
+    stage.ends_s = stage.clock.monotonic() + 35
+
+    session.run()
+
+    assert session.report.lost == 1
+    assert session.report.withheld == frozenset()
+    assert not stage.is_led
+    assert stage.group.assigned == {P, Q, R, S}
+
+
+def test_a_dead_leader_of_which_nothing_is_noted_is_waited_for_until_it_is_forgotten() -> None:
+    stage = Stage()
+    led_before(stage, frozenset({P}))
+    session = stage.session()
+    session.want("a", frozenset({P}))
+
+    session.run()
+
+    assert (session.report.withheld, session.report.is_refused, session.report.lost) == ({P}, False, 0)
+    assert len(stage.group.members) == 3

@@ -119,6 +119,59 @@ def test_it_is_paused_only_while_the_partitions_are_nobodys_and_a_later_process_
     assert decision.status.fails_open_after == timedelta(seconds=20)
 
 
+ROWS = [{"topic": "orders", "partition": 0, "phase": "Paused"}]
+
+
+@pytest.mark.parametrize(
+    ("noted", "partitions"),
+    [(NOTED, [0, 1]), (NOTED.model_copy(update={"connection_uid": "of one that was deleted"}), [0])],
+)
+def test_what_an_earlier_process_has_said_counts_for_what_it_was_about_only(
+    noted: LeaderSeat, partitions: list[int]
+) -> None:
+    status = {"leader": noted, "phase": PausePhase.PAUSED, "partitions": ROWS}
+    decision = decide(seen_of(led(), status=status, partitions=[{"topic": "orders", "partitions": partitions}]))
+    assert said(decision) == (PausePhase.PAUSING, "Pausing", "False")
+    assert isinstance(decision.action, LeadGroup)
+
+
+def test_it_is_told_once_that_the_group_went_on_without_its_leader() -> None:
+    again = replace(SEAT, member_id="tidegate-leader-2")
+    noted_again = NOTED.model_copy(update={"member_id": again.member_id})
+    status: dict[str, Any] = {"leader": NOTED, "phase": PausePhase.PAUSED, "partitions": ROWS}
+    keys = set()
+    for report, leader in [
+        (Report(SEAT, WANTED), NOTED),
+        (Report(trouble="forgotten", lost=1), NOTED),
+        (Report(again, trouble="forgotten", lost=1), None),
+        (Report(again, trouble="forgotten", lost=1), noted_again),
+        (Report(again, WANTED, lost=1), noted_again),
+    ]:
+        decision = decide(seen_of(led(report), status={**status, "leader": leader}))
+        keys |= {happening.key for happening in decision.happenings if happening.reason == "FailedOpen"}
+    assert len(keys) == 1
+
+
+@pytest.mark.parametrize("is_late", [True, False])
+def test_a_member_that_can_not_leave_keeps_no_pause_that_is_deleted(is_late: bool) -> None:
+    """Its thread waits for an answer, say."""
+    status = {"leader": NOTED, "phase": PausePhase.RESUMING, "method": PauseMethod.LEADING}
+    seen = seen_of(led(Report(SEAT, WANTED), None, is_stopped=True), status=status, deleted=True)
+    assert decide(seen).action is None
+    seen = replace(seen, observed=None)
+    given_up = replace(seen, now=NOW + timedelta(minutes=3)) if is_late else replace(seen, abandoned=True)
+    decision = decide(given_up)
+    assert isinstance(decision.action, RemoveFinalizer)
+    assert decision.happenings[0].reason == "LeaderLeft"
+
+
+def test_a_pause_of_an_unreadable_spec_can_be_deleted() -> None:
+    status = {"leader": NOTED, "phase": PausePhase.PAUSED, "method": PauseMethod.LEADING}
+    seen = replace(seen_of(led(), status=status, deleted=True), spec=None, invalid="no such field", observed=None)
+    assert isinstance(decide(replace(seen, abandoned=True)).action, RemoveFinalizer)
+    assert isinstance(decide(replace(seen, now=NOW + timedelta(minutes=3))).action, RemoveFinalizer)
+
+
 def test_the_seat_is_noted_with_its_newest_generation() -> None:
     report = Report(replace(SEAT, generation=8), WANTED)
     decision = decide(seen_of(led(report), status={"leader": NOTED}))
@@ -126,7 +179,7 @@ def test_the_seat_is_noted_with_its_newest_generation() -> None:
 
 
 def test_the_next_process_leaves_what_is_said_until_it_has_looked() -> None:
-    status = {"leader": NOTED, "phase": PausePhase.PAUSED}
+    status = {"leader": NOTED, "phase": PausePhase.PAUSED, "partitions": ROWS}
     first = decide(seen_of(led(), status=status))
     assert first.action == LeadGroup(GROUP, WANTED, NOTED)
     assert first.status.phase is PausePhase.PAUSED

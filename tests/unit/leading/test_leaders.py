@@ -1,0 +1,60 @@
+"""The groups that one process leads, without their threads."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.fake_kafka import FakeClock, FakeKafka
+from tidegate.kafka.model import Seat, TopicPartition
+from tidegate.leading import leaders
+from tidegate.leading.leaders import Leaders, Led
+from tidegate.leading.pacing import Pacing
+
+P = frozenset({TopicPartition("orders", 0)})
+SEAT = Seat("tidegate-leader-1", 7, "range")
+
+
+class Unstarted(Leaders):
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__(clock, Pacing(), lambda: True)
+
+    def _start(self, running: leaders._Running) -> None:
+        """Its session is run by whoever tests it."""
+
+    def end_all(self) -> None:
+        for running in self._running.values():
+            running.session.stop()
+            running.session.run()
+
+
+@pytest.fixture
+def kafka() -> FakeKafka:
+    return FakeKafka(FakeClock())
+
+
+def test_groups_that_are_led_no_more_leave_their_place_to_others(
+    kafka: FakeKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leaders, "MOST", 2)
+    these = Unstarted(kafka.clock)
+    for name in ("a", "b"):
+        these.want(Led("conn", name), kafka, name, P, None, ())
+    third = Led("conn", "c")
+    assert "leads 2 groups already" in these.look(third, "c", kafka).report.trouble
+
+    these.end_all()
+
+    assert these.look(third, "c", kafka).report.trouble == ""
+    these.want(third, kafka, "c", P, None, ())
+    assert these.look(third, "c", kafka).wanted == P
+
+
+def test_a_user_may_be_forgotten_in_all_groups_but_one(kafka: FakeKafka) -> None:
+    these = Unstarted(kafka.clock)
+    old, new = Led("old", "payments"), Led("new", "payments")
+    for led in (old, new):
+        these.want(led, kafka, "a", P, None, ())
+
+    these.forget("a", but=new)
+
+    assert (these.look(old, "a", kafka).wanted, these.look(new, "a", kafka).wanted) == (None, P)

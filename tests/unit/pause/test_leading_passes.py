@@ -1,0 +1,95 @@
+"""Pauses by leading, pass by pass, while connections go and come. Sessions are there, and their threads are not."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.fake_kafka import FakeConsumer
+from support.live import live_of
+from support.pause_world import World, condition, status
+from tidegate.kafka.assignments import LEADER_CLIENT_ID
+from tidegate.kafka.model import GroupState, Seat, TopicPartition
+from tidegate.kube.ports import CONNECTIONS
+from tidegate.leading.leaders import Leaders, Led, _Running
+from tidegate.leading.pacing import Pacing, Report
+from tidegate.leading.session import LeadingSession
+from tidegate.resources.pause import WorkloadRef
+
+P = TopicPartition("orders", 0)
+LEADING = {"method": "Leading", "partitions": [{"topic": "orders", "partitions": [0]}]}
+
+
+class Unstarted(Leaders):
+    def _start(self, running: _Running) -> None:
+        """It is told what comes of it by ``tell``."""
+
+    def session(self, connection: str) -> LeadingSession:
+        return self._running[Led(connection, "payments")].session
+
+    def tell(self, connection: str, report: Report) -> None:
+        self.session(connection)._report = report
+
+
+@pytest.fixture
+def leaders(world: World) -> Unstarted:
+    world.leaders = these = Unstarted(world.clock, Pacing(), lambda: True)
+    world.reconciler = world.fresh_reconciler()
+    FakeConsumer(world.kafka, "payments", ["orders"]).start()
+    world.clock.sleep(5)
+    return these
+
+
+@pytest.fixture
+def paused(world: World, leaders: Unstarted) -> None:
+    world.ask(**LEADING)
+    world.passes(limit=5)
+    leaders.tell(world.connection_uid, Report(Seat("tidegate-leader-1", 7, "range"), frozenset({P})))
+    world.passes()
+    assert world.phase == "Paused"
+
+
+@pytest.mark.usefixtures("paused")
+def test_a_group_is_led_no_longer_than_its_connection_is_there(world: World, leaders: Unstarted) -> None:
+    session = leaders.session(world.connection_uid)
+
+    world.live.drop("ns", "kafka", uid=world.connection_uid)
+    world.passes(limit=3)
+
+    assert session._wishes.are_over
+    assert condition(world, "Paused")[0] == "Unknown"
+    world.drop()
+    world.passes()
+    assert world.body is None
+
+
+@pytest.mark.usefixtures("paused")
+def test_a_group_is_led_anew_through_a_connection_that_was_created_again(world: World, leaders: Unstarted) -> None:
+    old_uid, session = world.connection_uid, leaders.session(world.connection_uid)
+    world.live.drop("ns", "kafka", uid=old_uid)
+    world.kube.create(CONNECTIONS, "ns", "other", {"bootstrapServers": "127.0.0.1:9092"}, "2026-11-20T11:59:00Z")
+    new_uid = world.kube.get(CONNECTIONS, "ns", "other")["metadata"]["uid"]
+    world.live.put(live_of(world.kafka, new_uid))
+    world.reconciler = world.fresh_reconciler()
+
+    world.passes(limit=5)
+
+    assert session._wishes.are_over
+    assert world.phase == "Pausing"
+    leaders.tell(new_uid, Report(Seat("tidegate-leader-2", 3, "range"), frozenset({P})))
+    world.passes()
+    assert world.phase == "Paused"
+    assert status(world)["leader"]["connectionUid"] == new_uid
+
+
+def test_a_group_without_others_than_the_leader_is_paused_by_scaling_too(world: World) -> None:
+    app = WorkloadRef(api_version="apps/v1", kind="Deployment", name="payments")
+    world.workloads.create("ns", app, 2)
+    ours = FakeConsumer(world.kafka, "payments", [], LEADER_CLIENT_ID).start()
+    world.clock.sleep(5)
+    assert world.kafka._described("payments").state is GroupState.STABLE
+    world.ask("s", method="Scale", workloadRef=app.to_json(), partitions=None)
+
+    world.passes("s")
+
+    assert ours.member_id in {m.member_id for m in world.kafka._described("payments").members}
+    assert world.phase_of("s") == "Paused"
