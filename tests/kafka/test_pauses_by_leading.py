@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection, Mapping
 from contextlib import closing
 
 import pytest
@@ -15,7 +16,8 @@ from support.clients.options import CLASSIC_ASSIGNORS
 from support.led_groups import group_now, is_whole, leading, longest_gap_s, read_of
 from support.stack_fixtures import MakeTopic, Unique
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.model import GroupState, TopicPartition
+from tidegate.kafka.errors import Unavailable
+from tidegate.kafka.model import GroupState, Topic, TopicPartition
 from tidegate.kafka_client.client import KafkaClient
 from tidegate.kafka_client.wire import Wire
 
@@ -116,6 +118,38 @@ def test_a_successor_goes_on_without_a_rebalance_and_without_one_it_opens(
             assert third.session.report.lost == 1
             third.end()
         assert eventually(lambda: group_now(client, group).state is GroupState.STABLE, 30)
+
+
+def test_members_that_wait_for_the_leader_are_answered_although_it_was_not_for_a_moment(
+    kafka: KafkaCluster, make_topic: MakeTopic, unique: Unique
+) -> None:
+    topic, group = make_topic(PARTITIONS), unique("led")
+    everything, withheld = partitions_of(topic), frozenset({TopicPartition(topic, 0)})
+    fleet = ConsumerFleet(ClientKind.LIBRDKAFKA, kafka.bootstrap, group, [topic], 1, assignor="range")
+    producer = SteadyProducer(kafka.bootstrap, topic, PARTITIONS, RATE)
+    with closing(KafkaClient(Connection(kafka.bootstrap))) as client, fleet, producer:
+        fleet.wait_flowing([(p.topic, p.partition) for p in everything])
+        with leading(kafka.bootstrap, group, withheld) as led:
+            stands = led.wait_withheld(withheld)
+            broken: list[Unavailable] = []
+            topics = led.session.kafka.topics
+
+            def unanswered(names: Collection[str] | None = None) -> Mapping[str, Topic]:
+                if not broken and group_now(client, group).state is GroupState.COMPLETING_REBALANCE:
+                    broken.append(Unavailable("no answer"))
+                    raise broken[0]
+                return topics(names)
+
+            led.session.kafka.topics = unanswered  # type: ignore[method-assign]
+            fleet.add()
+            assert eventually(lambda: bool(broken), 30)
+            assert eventually(lambda: is_whole(group_now(client, group), everything - withheld, 3), 30)
+            fleet.wait_flowing([(p.topic, p.partition) for p in everything - withheld], since=time.time())
+            led.wait_withheld(withheld)
+            assert led.session.report.lost == 0
+            ends = time.time()
+            led.end()
+        assert read_of(fleet, TopicPartition(topic, 0), stands, ends) == []
 
 
 @pytest.mark.nightly

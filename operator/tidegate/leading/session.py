@@ -76,7 +76,7 @@ class LeadingSession:
         self._lock = threading.Lock()
         self._wishes = Wishes(clock, others, pacing.others_s)
         self._report = Report(seat=known)
-        self._is_stopped = False
+        self._is_stopped = self._is_settled = self._is_behind = False
         # What follows belongs to the thread that runs.
         self._again_s, self._yields_s = pacing.again_s, pacing.yields_s
         self._before = Group(group_id, GroupState.UNKNOWN, GroupType.UNKNOWN)
@@ -84,7 +84,6 @@ class LeadingSession:
         self._everything: Partitions = _NOTHING
         self._applied: Partitions = _NOTHING
         self._read: Partitions = _NOTHING
-        self._is_settled = self._is_behind = False
         self._assigned_s = self._looked_s = self._heard_s = clock.monotonic()
 
     # --- for any thread -----------------------------------------------------------------------------------------------
@@ -174,6 +173,7 @@ class LeadingSession:
             self._follow(guest, self._taken(guest) if guest.seat.generation < 0 else None)
         while self._goes_on():
             if self.kafka is not kafka:
+                kafka.close()  # again: our last request may have opened it anew
                 return False
             if self._wishes.are_over:
                 guest.leave()
