@@ -34,6 +34,19 @@ def without_leader(group: Group) -> Group:
     return replace(group, members=tuple(m for m in group.members if not _is_ours(m)))
 
 
+def why_not_calm(group: Group) -> str:
+    """Why one with members that name no topic is not led."""
+    if is_led(group):
+        return (
+            f"group {group.group_id} is led already, for a ConsumerGroupPause that names another KafkaConnection, or "
+            "by another installation: only one can lead it"
+        )
+    return (
+        f"group {group.group_id} has members that name no topic in what they join with, as far as it can be read, and "
+        "would be given nothing"
+    )
+
+
 def _is_ours(member: Member) -> bool:
     """Any client may take the name; whoever reads is none of ours."""
     return member.client_id == LEADER_CLIENT_ID and not member.assignment

@@ -19,7 +19,7 @@ from tidegate.kafka.assignments import assign, claimed, without
 from tidegate.kafka.errors import KafkaFailure, MemberForgotten, NotAuthorized, Refused, Unavailable
 from tidegate.kafka.model import Generation, Group, GroupState, GroupType, Seat, Topic, TopicPartition
 from tidegate.kafka.ports import SeatedGuest
-from tidegate.leading.groups import EAGER_ASSIGNORS, without_leader
+from tidegate.leading.groups import EAGER_ASSIGNORS, why_not_calm, without_leader
 from tidegate.leading.joining import NotAllBack, gather
 from tidegate.leading.pacing import Pacing, Report
 from tidegate.leading.shares import given_now, read_by
@@ -212,10 +212,7 @@ class LeadingSession:
         # Guests of others, and leaders, go by themselves, or are forgotten.
         forgotten_s = self._pacing.session_s + _SLACK_S
         if not self._until(lambda: not self.kafka.membership.guests(self._group_id), forgotten_s):
-            raise Refused(
-                f"group {self._group_id} has members that name no topic in what they join with, as far as it can be "
-                "read, and would be given nothing"
-            )
+            raise Refused(why_not_calm(self._now()))
 
     def _taken(self, guest: SeatedGuest) -> Generation:
         """The first generation that is ours: everybody else joins it anew, as followers."""

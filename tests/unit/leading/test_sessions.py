@@ -320,3 +320,19 @@ def test_a_dead_leader_of_which_nothing_is_noted_is_waited_for_until_it_is_forgo
 
     assert (session.report.withheld, session.report.is_refused, session.report.lost) == ({P}, False, 0)
     assert len(stage.group.members) == 3
+
+
+@pytest.mark.parametrize(("client_id", "expected"), [(LEADER_CLIENT_ID, "is led already"), ("app", "name no topic")])
+def test_where_somebody_names_no_topic_nobody_is_disturbed(client_id: str, expected: str) -> None:
+    stage = Stage()
+    FakeConsumer(stage.kafka, GROUP, [], client_id).start()
+    stage.clock.sleep(10)
+    ids = {m.member_id for m in stage.group.members}
+    session = stage.session()
+    session.want("a", frozenset({P}))
+
+    session.run()
+
+    assert expected in session.report.trouble
+    assert session.report.is_refused
+    assert {m.member_id for m in stage.group.members} == ids
