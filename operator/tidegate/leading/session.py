@@ -136,7 +136,9 @@ class LeadingSession:
                         guest.leave()
                     raise
                 except (_Over, NotLed, NotAllBack, KafkaFailure):
-                    guest.leave()
+                    # A seat may be another process's by now.
+                    if guest.seat.generation < 0 or self._goes_on():
+                        guest.leave()
                     raise
         except (_Stopped, _Over):
             return True
@@ -280,7 +282,8 @@ class LeadingSession:
                 # Its coordinator moves, and knows our member there too.
                 self._unheard(failure)
                 self._pause(self._pacing.beat_s)
-                guest.join()
+                if self._goes_on():
+                    guest.join()
                 continue
             if found is not None:
                 self._heard_s = self._clock.monotonic()

@@ -336,3 +336,27 @@ def test_where_somebody_names_no_topic_nobody_is_disturbed(client_id: str, expec
     assert expected in session.report.trouble
     assert session.report.is_refused
     assert {m.member_id for m in stage.group.members} == ids
+
+
+def test_a_process_whose_turn_is_over_leaves_its_seat_to_the_next_one_whatever_it_meets() -> None:
+    stage = Stage()
+    session = stage.session()
+    session.want("a", frozenset({P}))
+
+    def freeze() -> None:
+        stage.kafka.fail("guest.rebalances", NotAuthorized("Read on group payments"))
+        stage.ends_s = stage.clock.monotonic()
+
+    call = stage.kafka._called
+
+    def called(name: str) -> None:
+        if name == "guest.rebalances" and 40 < stage.clock.monotonic() < stage.ends_s:
+            freeze()
+        call(name)
+
+    stage.kafka._called = called  # type: ignore[method-assign]
+
+    session.run()
+
+    assert stage.is_led
+    assert stage.group.assigned == {Q, R, S}
