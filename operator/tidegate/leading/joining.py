@@ -26,6 +26,10 @@ class Until(Protocol):
         ...
 
 
+class NotLed(Exception):
+    """The group could not be led; the message says why. Everybody was let go."""
+
+
 class NotAllBack(Exception):
     """``missing`` did not come back in time. ``left``: the members as they were made to leave."""
 

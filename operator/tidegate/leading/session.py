@@ -20,7 +20,7 @@ from tidegate.kafka.errors import KafkaFailure, MemberForgotten, NotAuthorized, 
 from tidegate.kafka.model import Generation, Group, GroupState, GroupType, Seat, Topic, TopicPartition
 from tidegate.kafka.ports import SeatedGuest
 from tidegate.leading.groups import EAGER_ASSIGNORS, why_not_calm, without_leader
-from tidegate.leading.joining import NotAllBack, gather
+from tidegate.leading.joining import NotAllBack, NotLed, gather
 from tidegate.leading.pacing import Pacing, Report
 from tidegate.leading.shares import given_now, read_by
 from tidegate.leading.wishes import Wishes
@@ -34,10 +34,6 @@ _NOTHING: Final[Partitions] = frozenset()
 _REBALANCING: Final = frozenset({GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE})
 _SLACK_S: Final = 6.0
 """How much longer than a session a coordinator may take to forget whoever is heard of no more."""
-
-
-class NotLed(Exception):
-    """The group could not be led; the message says why. Everybody was let go."""
 
 
 class _Stopped(Exception):
@@ -125,17 +121,18 @@ class LeadingSession:
         try:
             if self._known is None:
                 self._wait_for_calm()
-            with self.kafka.membership.seat(self._group_id, self._pacing.session_s, self._known) as guest:
+            kafka = self.kafka
+            with kafka.membership.seat(self._group_id, self._pacing.session_s, self._known) as guest:
                 self._known = guest.seat
                 self._tell(seat=guest.seat)
                 try:
-                    return self._lead(guest, self.kafka)
+                    return self._lead(guest, kafka)
                 except Unavailable:
                     if guest.seat.generation < 0:
                         self._known = None  # it leads nothing yet, and others wait for it
                         guest.leave()
                     raise
-                except (_Over, NotLed, NotAllBack, KafkaFailure):
+                except (_Stopped, _Over, NotLed, NotAllBack, KafkaFailure):
                     # A seat may be another process's by now.
                     if guest.seat.generation < 0 or self._goes_on():
                         guest.leave()
@@ -194,16 +191,18 @@ class LeadingSession:
 
     def _resumed(self, guest: SeatedGuest) -> bool:
         """Whether the group is as an earlier process has led it, so that heartbeats are all it takes."""
+        group = self._now()
+        if group.state is GroupState.STABLE:  # perhaps in a later generation than the one that was noted
+            self._before, self._read = without_leader(group), group.assigned
         if guest.seat.generation < 0 or self._beat(guest):
             return False
-        generation, group = guest.present(), self._now()
+        generation = guest.present()
         if generation is None or group.state is not GroupState.STABLE:
             return False
-        self._generation, self._before = generation, without_leader(group)
+        self._generation = generation
         self._everything = read_by(generation.subscriptions, self._topics(generation))
         # Of topics that nobody reads, nobody has anything.
         self._applied, self._is_settled = self._everything - group.assigned, False
-        self._read = group.assigned
         self._assigned_s = self._clock.monotonic()
         return True
 
@@ -376,7 +375,7 @@ class LeadingSession:
         """Its coordinator does not answer; by and by it forgets our member."""
         is_lost = self._clock.monotonic() - self._heard_s > self._pacing.session_s
         self._tell(trouble=str(failure), **({"withheld": _NOTHING} if is_lost else {}))
-        self._is_settled = self._is_settled and not is_lost
+        self._is_settled &= not is_lost
 
     # --- looks --------------------------------------------------------------------------------------------------------
 

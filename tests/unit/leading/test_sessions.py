@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -360,3 +361,46 @@ def test_a_process_whose_turn_is_over_leaves_its_seat_to_the_next_one_whatever_i
 
     assert stage.is_led
     assert stage.group.assigned == {Q, R, S}
+
+
+def test_a_seat_of_an_earlier_generation_stops_nothing_but_what_was_withheld() -> None:
+    stage = Stage()
+    seat = led_before(stage, frozenset({P, Q}))
+    begins = stage.clock.monotonic()
+    withheld, others = watch(stage, Q), watch(stage, S)
+    # A rebalance came between the last look at the seat and the process's end.
+    session = stage.session(known=replace(seat, generation=seat.generation - 1), others=["b"])
+    session.want("a", frozenset({P}))
+    stage.clock.after(9, lambda: session.want("b", frozenset({Q})))
+
+    session.run()
+
+    assert withheld == []
+    assert session.report.withheld == {P, Q}
+    assert all(any(begins + at <= time < begins + at + 1 for time in others) for at in range(5, 20))
+
+
+def test_a_process_whose_turn_ends_as_it_takes_the_lead_leaves_nobody_waiting() -> None:
+    stage = Stage()
+    before = {m.member_id for m in stage.group.members}
+    session = stage.session()
+    session.want("a", frozenset({P}))
+    stopped_s: list[float] = []
+    call = stage.kafka._called
+
+    def called(name: str) -> None:
+        ids = {m.member_id for m in stage.group.members}
+        if name == "guest.joined" and stage.is_led and not ids & before and not stopped_s:
+            stopped_s.append(stage.clock.monotonic())
+            stage.ends_s = stage.clock.monotonic()
+            stage.kafka.fail(name, Unavailable("no answer"))
+        call(name)
+
+    stage.kafka._called = called  # type: ignore[method-assign]
+
+    session.run()
+    stage.clock.sleep(8)
+
+    assert stopped_s
+    assert stage.group.state is GroupState.STABLE
+    assert stage.group.assigned == {P, Q, R, S}
