@@ -110,7 +110,7 @@ def wish_of(policy: PolicyView, discovery: DiscoverySpec) -> Wish:
 
 @dataclass(slots=True)
 class Guard:
-    """One policy's discovery. Belongs to the event loop's thread. ``policy``: its namespace and name.
+    """One policy's discovery in one cluster. Belongs to the event loop's thread. ``policy``: its namespace and name.
 
     ``existed``: by topic id, how many partitions were there before the policy asked for the topic. ``announced``: new
     ones that were told of, ``busy``: those being taken care of, with the topic's id, ``overtaken``: those that are to
@@ -140,6 +140,7 @@ class Guard:
     newest: deque[NewPartition] = field(default_factory=lambda: deque(maxlen=MAX_NEWEST))
     happenings: list[KubeEvent] = field(default_factory=list)
     committed: Offsets = field(default_factory=dict)
+    cluster_id: str = ""
 
     def turn_to(self, wish: Wish, existed: Mapping[str, int]) -> None:
         """The policy asks for something else now. ``existed``: what is there, which is old for it."""
@@ -254,7 +255,7 @@ class Guard:
         """What a later process goes on from. It finds those that still have to be sent back once more, and counts them
         then."""
         counts = Counts(self.starts_committed, self.began_at_end - len(self.overtaken), self.backfilled)
-        return Remembered(self.state, self.wish.patterns, counts, self.wish.allowed)
+        return Remembered(self.state, self.wish.patterns, counts, self.wish.allowed, self.cluster_id)
 
     def restore(self, before: Remembered, status: DiscoveryStatus | None) -> None:
         """Go on from where an earlier process was, and what it has said."""

@@ -24,12 +24,20 @@ class Counts:
 @dataclass(frozen=True, slots=True)
 class Remembered:
     """``selection``: the policy's topics then; ``None``: those that the group reads. ``allowed``: what its connection
-    allowed of them; ``None``: that was not noted."""
+    allowed of them; ``None``: that was not noted. ``cluster_id``: of the cluster that it is about; empty: that was not
+    noted, either."""
 
     state: DiscoveryState = field(default_factory=DiscoveryState)
     selection: tuple[str, ...] | None = None
     counts: Counts = field(default_factory=Counts)
     allowed: tuple[str, ...] | None = None
+    cluster_id: str = ""
+
+    def here(self, cluster_id: str) -> Remembered:
+        """What of it holds in this cluster: of another one's topics nothing, though some have the same names. What is
+        there by the first look is old."""
+        is_of_another = self.cluster_id and cluster_id and self.cluster_id != cluster_id
+        return Remembered(counts=self.counts) if is_of_another else self
 
 
 def encode(remembered: Remembered) -> dict[str, Any]:
@@ -40,6 +48,7 @@ def encode(remembered: Remembered) -> dict[str, Any]:
         **({"allowed": list(remembered.allowed)} if remembered.allowed is not None else {}),
         "topics": {name: _row(known) for name, known in sorted(state.topics.items())},
         "counts": [counts.starts_committed, counts.began_at_end, counts.backfilled],
+        **({"cluster": remembered.cluster_id} if remembered.cluster_id else {}),
     }
 
 
@@ -68,6 +77,7 @@ def decode(document: Mapping[str, Any]) -> Remembered:
             None if selection is None else tuple(map(str, selection)),
             Counts(*map(_whole, document["counts"])),
             None if allowed is None else tuple(map(str, allowed)),
+            str(document.get("cluster", "")),
         )
     except (LookupError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"not what discovery remembers: {error!r}") from error
@@ -98,7 +108,7 @@ def merged(ours: Remembered, earlier: Remembered) -> Remembered:
         max(ours.counts.backfilled, earlier.counts.backfilled),
     )
     finished = ours.state.initial_discovery_finished or earlier.state.initial_discovery_finished
-    return Remembered(DiscoveryState(finished, topics), earlier.selection, counts)
+    return Remembered(DiscoveryState(finished, topics), earlier.selection, counts, cluster_id=ours.cluster_id)
 
 
 def of_status(status: DiscoveryStatus) -> Remembered:

@@ -51,13 +51,20 @@ class Place:
 @dataclass(frozen=True, slots=True)
 class Places:
     """All places of one group. ``looked_ms``: the last look, ``vacant``: it had no members then; ``occupied_ms``: the
-    last look at which it had some.
+    last look at which it had some. ``cluster_id``: of the cluster that was looked at; empty: that was not noted.
     """
 
     rows: Mapping[TopicPartition, Place] = field(default_factory=dict)
     looked_ms: int | None = None
     occupied_ms: int | None = None
     vacant: bool = False
+    cluster_id: str = ""
+
+    def here(self, cluster_id: str) -> Places:
+        """What of it holds in this cluster: of another one nothing, in which the group of this name is another one."""
+        if self.cluster_id and self.cluster_id != cluster_id:
+            return Places(cluster_id=cluster_id)
+        return replace(self, cluster_id=cluster_id)
 
     def with_rows(self, rows: Mapping[TopicPartition, Place]) -> Places:
         return replace(self, rows={**self.rows, **rows})
@@ -98,7 +105,8 @@ def after_look(before: Places, group: Group, commits: Commits, topics: Mapping[s
                 rows[partition] = row
             elif row.lasts_until_ms is None or row.lasts_until_ms <= now_ms + CLOCKS_DIFFER_MS:
                 rows[partition] = replace(row, lost_ms=now_ms)
-    return Places(rows, now_ms, before.occupied_ms if group.is_vacant else now_ms, group.is_vacant)
+    occupied_ms = before.occupied_ms if group.is_vacant else now_ms
+    return replace(before, rows=rows, looked_ms=now_ms, occupied_ms=occupied_ms, vacant=group.is_vacant)
 
 
 def _topic_id(partition: TopicPartition, topics: Mapping[str, Topic]) -> str:
@@ -120,7 +128,7 @@ def of_document(document: Mapping[str, Any]) -> Places:
     try:
         rows = {TopicPartition(str(r["topic"]), _whole(r["partition"])): _place(r) for r in document["offsets"]}
         looked_ms, occupied_ms = _whole_or_none(document["lookedMs"]), _whole_or_none(document["occupiedMs"])
-        return Places(rows, looked_ms, occupied_ms, bool(document["vacant"]))
+        return Places(rows, looked_ms, occupied_ms, bool(document["vacant"]), str(document.get("cluster", "")))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"not a snapshot of offsets: {error!r}") from error
 
@@ -140,7 +148,8 @@ def encode(places: Places, group_id: str) -> dict[str, str]:
 
 
 def _head(places: Places) -> dict[str, Any]:
-    return {"lookedMs": places.looked_ms, "occupiedMs": places.occupied_ms, "vacant": places.vacant}
+    head = {"lookedMs": places.looked_ms, "occupiedMs": places.occupied_ms, "vacant": places.vacant}
+    return {**head, "cluster": places.cluster_id} if places.cluster_id else head
 
 
 def _row(partition: TopicPartition, row: Place) -> dict[str, Any]:

@@ -810,3 +810,148 @@ def goes_on_as_if_all_were_old(world: World, operator: Operator) -> None:
 
     assert (status.starts_committed, status.backfilled) == (2, 0)
     assert world.kafka.committed(GROUP) == dict(zip(new(2, 3, 4), [5, 7, 0], strict=True))
+
+
+class Elsewhere:
+    """Another cluster with a topic of the same name, which the group has long read from its end on."""
+
+    def __init__(self, world: World) -> None:
+        self.kafka = FakeKafka(world.clock)
+        self.kafka.create_topic("older", 1)
+        self.kafka.create_topic("orders", 3)
+        self.place = dict.fromkeys(new(0, 1, 2), 7)
+        for partition in self.place:
+            self.kafka.append(partition, [START] * 9)
+        self.kafka.commit_directly(GROUP, self.place)
+
+    def joined_by(self, operator: Operator, uid: str) -> None:
+        operator.live = replace(live_of(self.kafka, uid), cluster_id="elsewhere")
+        operator.observer.connect(uid, "ns/kafka", self.kafka, self.kafka.control)
+
+
+@pytest.mark.parametrize("uid", ["c", "d"], ids=["of its connection", "through another connection"])
+@pytest.mark.parametrize("restart", [False, True])
+def test_what_is_there_in_a_cluster_that_the_policy_moves_to_is_old(world: World, uid: str, *, restart: bool) -> None:
+    """Topics of the same names have other ids there: they were not made anew."""
+    elsewhere = Elsewhere(world)
+    with world.operator() as operator:
+        operator.first()
+        world.kafka.add_partitions("orders", 3)
+        operator.settled("orders", 3)
+        if not restart:
+            goes_on_elsewhere(operator, elsewhere, uid)
+    if restart:
+        with world.operator() as operator:
+            goes_on_elsewhere(operator, elsewhere, uid)
+
+
+def goes_on_elsewhere(operator: Operator, elsewhere: Elsewhere, uid: str) -> None:
+    elsewhere.joined_by(operator, uid)
+    operator.until(lambda s: any(t.initial == 3 for t in s.topics), "what is there is seen")
+    elsewhere.kafka.add_partitions("orders", 4)
+    status = operator.settled("orders", 4)
+
+    assert elsewhere.kafka.committed(GROUP) == {**elsewhere.place, TopicPartition("orders", 3): 0}
+    assert (status.starts_committed, status.began_at_end, status.backfilled) == (2, 0, 0)
+
+
+def test_where_a_connection_moves_to_another_cluster_no_policy_of_it_takes_what_is_there_for_new(world: World) -> None:
+    """The pass of one of them opens the watch for all."""
+    elsewhere = Elsewhere(world)
+    with world.operator() as operator:
+        other = Operator(world, {"topics": ["*"], "discovery": {"interval": "10ms"}}, uid="other", beside=operator)
+        other.run = operator.run
+        other.first()
+        operator.first()
+        elsewhere.joined_by(operator, "c")
+        operator.settled("orders", 3)
+        operator.run(asyncio.sleep(0.2))  # twenty looks
+        other.live = operator.live
+        status = other.settled("orders", 3)
+
+    assert elsewhere.kafka.committed(GROUP) == elsewhere.place
+    assert (status.began_at_end, status.backfilled) == (0, 0)
+
+
+def test_a_policy_that_has_moved_to_another_connection_does_nothing_through_the_one_before(world: World) -> None:
+    elsewhere = Elsewhere(world)
+    with world.operator() as operator:
+        operator.first()
+        here = operator.live
+        elsewhere.joined_by(operator, "d")
+        other = Operator(world, {"topics": ["*"], "discovery": {"interval": "10ms"}}, uid="other", beside=operator)
+        other.run = operator.run
+        other.first()
+        operator.settled("orders", 3)
+        assert set(operator.feature._watches) == {"d"}
+        world.kafka.add_partitions("orders", 3)
+        stays = Operator(world, {"topics": ["*"], "discovery": {"interval": "10ms"}}, uid="stays", beside=operator)
+        stays.live, stays.run = here, operator.run
+        stays.first()
+
+    assert world.kafka.committed(GROUP) == {}
+
+
+def test_what_was_taken_care_of_is_known_where_another_connection_to_the_cluster_is_taken(world: World) -> None:
+    with world.operator() as operator:
+        operator.first()
+        world.kafka.add_partitions("orders", 3)
+        world.kafka.append(TopicPartition("orders", 2), [START] * 9)
+        guard = operator.feature._watches["c"].guards["u"]
+        operator.run(eventually(lambda: guard.state.topics["orders"].settled == 3))
+        world.kafka.commit_directly(GROUP, {TopicPartition("orders", 2): 5})
+        operator.live = live_of(world.kafka, "d")
+        operator.observer.connect("d", "ns/kafka", world.kafka, world.kafka.control)
+        status = operator.settled("orders", 3)
+        world.kafka.add_partitions("orders", 4)
+        status = operator.settled("orders", 4)
+
+    assert (status.starts_committed, status.backfilled) == (2, 0)
+    assert world.kafka.committed(GROUP) == {TopicPartition("orders", 2): 5, TopicPartition("orders", 3): 0}
+
+
+async def eventually(so: Callable[[], bool]) -> None:
+    deadline = asyncio.get_running_loop().time() + WITHIN_S
+    while not so():
+        assert asyncio.get_running_loop().time() < deadline
+        await asyncio.sleep(0.01)
+
+
+class Holding:
+    """Calls that are asked to wait, as those of a busy thread do, each until it is let go."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, held: Callable[[int], bool]) -> None:
+        self.asked = 0
+        self.let_go = asyncio.Event()
+
+        async def call(executor: Executor, work: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+            self.asked += 1
+            if held(self.asked):
+                await self.let_go.wait()
+            return await in_thread(executor, work, *arguments, **options)
+
+        monkeypatch.setattr(watch, "in_thread", call)
+
+
+def test_a_partition_that_is_being_sent_back_is_not_sent_back_with_one_that_comes_meanwhile(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its owner would read what it has read since once more."""
+    with world.operator() as operator:
+        operator.first()
+        holding = Holding(monkeypatch, lambda asked: asked == 2)
+        world.kafka.commit_directly(GROUP, {TopicPartition("orders", 2): 7})
+        world.kafka.add_partitions("orders", 3)
+        world.kafka.append(TopicPartition("orders", 2), [START] * 9)
+        operator.until(lambda s: holding.asked == 2, "it is about to be sent back")
+        world.kafka.add_partitions("orders", 4)
+        operator.until(lambda s: s.starts_committed == 1, "another one is given its start")
+        operator.run(asyncio.sleep(0.1))  # ten looks
+        holding.let_go.set()
+        operator.settled("orders", 4)
+        status = operator.run(operator.keep())
+
+    assert (status.began_at_end, status.backfilled) == (1, 1)
+    assert [h.message for h in world.told if h.reason == "Backfilled"] == [
+        "group payments was sent back to the start of orders 2"
+    ]

@@ -66,7 +66,7 @@ class World:
 
     def fresh_feature(self) -> RetentionFeature:
         """What a new process begins with: nothing in memory."""
-        observer = Observer(self.executor, active_tick_s=0.0, idle_tick_s=0.0001)
+        self.observer = observer = Observer(self.executor, active_tick_s=0.0, idle_tick_s=0.0001)
         self.registry = CollectorRegistry()
         metrics = RetentionMetrics(self.registry, lambda: self.clock.now().timestamp())
         self.loop = asyncio.new_event_loop()
@@ -821,3 +821,35 @@ def test_through_a_frozen_connection_offsets_are_restored_once_it_is_thawed(worl
     world.live = replace(world.live, frozen="")
     world.sleep(timedelta(hours=1))
     assert world.committed == PLACE
+
+
+@RIGHTS
+@pytest.mark.parametrize("restart", [False, True])
+def test_in_a_cluster_that_the_policy_moves_to_nothing_is_known_of_its_offsets_yet(
+    world: World, *, restart: bool, may_read_log: bool
+) -> None:
+    """They are those of the cluster before, as a copy has them, and were committed longer ago than the last look there:
+    that says nothing of when they end."""
+    world.retention(guard=True)
+    here, copy = world.kafka, FakeKafka(world.clock)
+    copy.create_topic("older", 1)
+    copy.create_topic("orders", 2)
+    copy.fill("orders", 100)
+    world.kafka = copy
+    leave_place(world, GroupType.CONSUMER)
+    world.clock.sleep((RETENTION - HOUR).total_seconds())
+    world.kafka = here
+    leave_place(world, GroupType.CONSUMER)
+    here.retention.may_read_log = copy.retention.may_read_log = may_read_log
+    world.keep()
+    world.kafka, world.live = copy, replace(live_of(copy, "connection"), cluster_id="copy")
+    if restart:
+        world.loop.close()
+        world.feature = world.fresh_feature()
+    else:
+        world.run(world._connect(world.observer))
+
+    world.sleep(3 * HOUR, look_every=timedelta(minutes=5))
+
+    assert world.committed == PLACE
+    assert (world.said.kept, world.said.exact, world.told) == (2, may_read_log, [])
