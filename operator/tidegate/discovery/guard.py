@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -59,6 +60,11 @@ class Wish:
     only_read: bool = False
     max_age: timedelta | None = None
 
+    @property
+    def sends_back(self) -> bool:
+        """Whether an owner that has begun at the end of a new partition is to begin at its start after all."""
+        return self.discovery.new_partitions is NewPartitions.EARLIEST and self.discovery.repair is Repair.BACKFILL
+
     def topics(self, seen: Mapping[str, Topic], read: Collection[str]) -> dict[str, Topic]:
         """Those of the cluster's topics that are guarded."""
 
@@ -114,8 +120,9 @@ class Guard:
 
     ``existed``: by topic id, how many partitions were there before the policy asked for the topic. ``announced``: new
     ones that were told of, ``busy``: those being taken care of, with the topic's id, ``overtaken``: those that are to
-    be sent back to their start, ``too_old``: those that are older than ``latest.maxAge``. ``resetting``: a run of the
-    policy owns the group's offsets. ``has_news``: since its last pass.
+    be sent back to their start, ``too_old``: those that are older than ``latest.maxAge``. ``unsettled``: whether the
+    last look at its topics has found new ones. ``resetting``: a run of the policy owns the group's offsets.
+    ``has_news``: since its last pass. ``turn``: to send owners back, as one reset of a group would fence another.
     """
 
     uid: str
@@ -132,6 +139,8 @@ class Guard:
     busy: dict[TopicPartition, str] = field(default_factory=dict)
     overtaken: dict[TopicPartition, Start] = field(default_factory=dict)
     too_old: set[TopicPartition] = field(default_factory=set)
+    unsettled: bool = False
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     failures: int = 0
     again_at_s: float = 0.0
     starts_committed: int = 0
@@ -147,6 +156,9 @@ class Guard:
         if (wish.patterns, wish.allowed) != (self.wish.patterns, self.wish.allowed):
             self.existed = existed
         self.wish, self.looked_at = wish, None
+        if not wish.sends_back:
+            self.settle(self.overtaken)
+            self.overtaken = {}
 
     def reads(self, names: frozenset[str], heard_of: Mapping[str, int]) -> None:
         """The group reads these topics. ``heard_of``: what its clients must have known before: that is old for it."""
@@ -213,7 +225,7 @@ class Guard:
         if late:
             self.began_at_end += len(late)
             records = sum(start.records for start in late.values())
-            reports = self.wish.discovery.repair is Repair.REPORT
+            reports = not self.wish.sends_back
             then = (
                 "repair is Report: nothing is done; reset them to earliest to have these records read"
                 if reports
@@ -229,6 +241,10 @@ class Guard:
             if not reports:
                 self.overtaken |= late
         return frozenset(starts) - frozenset(self.overtaken)
+
+    def to_be_sent_back(self, new: Collection[TopicPartition]) -> tuple[TopicPartition, ...]:
+        """Of these, sorted. Of others somebody else takes care."""
+        return tuple(sorted(self.overtaken.keys() & set(new)))
 
     def sent_back(self, partitions: Collection[TopicPartition]) -> None:
         """Overtaken partitions were reset to their start."""

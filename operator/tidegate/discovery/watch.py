@@ -168,7 +168,7 @@ class ConnectionWatch:
         for key, guard in tuple(self.guards.items()):
             # A wish that came meanwhile was not asked for: the next look is the first that tells of its topics.
             is_asked = wished.each.get(key) is guard.wish
-            if is_asked and (guard.looked_at is not self.topics or guard.failures):
+            if is_asked and (guard.looked_at is not self.topics or guard.unsettled):
                 self._look_for(guard, look)
 
     def _wished(self) -> Wishes:
@@ -179,7 +179,7 @@ class ConnectionWatch:
 
     def _look_for(self, guard: Guard, look: Look) -> None:
         found = discover(guard.state, guard.wish.topics(self.topics, guard.read), guard.existed)
-        guard.looked_at = self.topics
+        guard.looked_at, guard.unsettled = self.topics, bool(found.new)
         if found.state != guard.state:
             guard.see(found.state)
             self._stirred(guard)
@@ -271,7 +271,11 @@ class ConnectionWatch:
             for start in starts.values():
                 parts.metrics.new_partition(start.outcome.value)
             self._settle(guard, guard.stood(starts))
-        late = tuple(sorted(guard.overtaken))
+        async with guard.turn:
+            await self._send_back(guard, guard.to_be_sent_back(new))
+
+    async def _send_back(self, guard: Guard, late: tuple[TopicPartition, ...]) -> None:
+        parts, kafka, wish, audit = self._parts, self.live.kafka, guard.wish, self.live.audit
         if late and not guard.resetting and not parts.is_frozen(self.live):
             asker = Asker(guard.uid, guard.policy, self.live.uid, attribution_of(guard.policy, audit, Action.BACKFILL))
             send_back = functools.partial(

@@ -918,19 +918,18 @@ async def eventually(so: Callable[[], bool]) -> None:
 
 
 class Holding:
-    """Calls that are asked to wait, as those of a busy thread do, each until it is let go."""
+    """Calls that wait, as for a busy thread, each until it is let go."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, held: Callable[[int], bool]) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *held: int) -> None:
         self.asked = 0
-        self.let_go = asyncio.Event()
+        self.let_go = {number: asyncio.Event() for number in held}
+        monkeypatch.setattr(watch, "in_thread", self._call)
 
-        async def call(executor: Executor, work: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-            self.asked += 1
-            if held(self.asked):
-                await self.let_go.wait()
-            return await in_thread(executor, work, *arguments, **options)
-
-        monkeypatch.setattr(watch, "in_thread", call)
+    async def _call(self, executor: Executor, work: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        self.asked += 1
+        if self.asked in self.let_go:
+            await self.let_go[self.asked].wait()
+        return await in_thread(executor, work, *arguments, **options)
 
 
 def test_a_partition_that_is_being_sent_back_is_not_sent_back_with_one_that_comes_meanwhile(
@@ -939,19 +938,66 @@ def test_a_partition_that_is_being_sent_back_is_not_sent_back_with_one_that_come
     """Its owner would read what it has read since once more."""
     with world.operator() as operator:
         operator.first()
-        holding = Holding(monkeypatch, lambda asked: asked == 2)
-        world.kafka.commit_directly(GROUP, {TopicPartition("orders", 2): 7})
-        world.kafka.add_partitions("orders", 3)
-        world.kafka.append(TopicPartition("orders", 2), [START] * 9)
-        operator.until(lambda s: holding.asked == 2, "it is about to be sent back")
-        world.kafka.add_partitions("orders", 4)
-        operator.until(lambda s: s.starts_committed == 1, "another one is given its start")
+        holding = Holding(monkeypatch, 2)
+        world.kafka.commit_directly(GROUP, dict.fromkeys(new(2, 3), 7))
+        for partitions, number in ((3, 2), (4, 3)):
+            world.kafka.add_partitions("orders", partitions)
+            world.kafka.append(TopicPartition("orders", number), [START] * 9)
+            operator.until(lambda s, n=number - 1: s.began_at_end == n, "it is about to be sent back")
         operator.run(asyncio.sleep(0.1))  # ten looks
-        holding.let_go.set()
+        holding.let_go[2].set()
         operator.settled("orders", 4)
         status = operator.run(operator.keep())
 
-    assert (status.began_at_end, status.backfilled) == (1, 1)
+    assert (status.began_at_end, status.backfilled) == (2, 2)
     assert [h.message for h in world.told if h.reason == "Backfilled"] == [
-        "group payments was sent back to the start of orders 2"
+        f"group payments was sent back to the start of orders {number}" for number in (2, 3)
     ]
+    assert not [h.message for h in world.told if h.reason == "BackfillFailed"]
+    assert world.counted("tidegate_new_partitions_total", outcome="Backfilled") == 2
+
+
+def test_a_start_that_failed_is_given_though_that_of_a_later_one_was_given_meanwhile(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with world.operator() as operator:
+        operator.first()
+        holding = Holding(monkeypatch, 1, 2)
+        for asked, partitions in ((1, 3), (2, 4)):
+            world.kafka.add_partitions("orders", partitions)
+            operator.run(eventually(lambda n=asked: holding.asked == n))
+        guard = operator.feature._watches["c"].guards["u"]
+        world.kafka.fail("groups", Unavailable("away"))
+        holding.let_go[1].set()
+        operator.run(eventually(lambda: guard.failures == 1))
+        holding.let_go[2].set()
+        operator.run(eventually(lambda: not guard.busy))
+        operator.settled("orders", 4)
+
+    assert world.kafka.committed(GROUP) == dict.fromkeys(new(2, 3), 0)
+
+
+@pytest.mark.parametrize("discovery", [{"repair": "Report"}, {"newPartitions": "none"}, {"newPartitions": "latest"}])
+def test_an_owner_is_not_sent_back_once_the_policy_does_not_ask_for_that_any_more(
+    world: World, discovery: dict[str, str]
+) -> None:
+    with world.operator() as operator:
+        operator.first()
+        world.resetting = True
+        operator.run(operator.keep())
+        world.kafka.commit_directly(GROUP, dict.fromkeys(new(2), 7))
+        world.kafka.add_partitions("orders", 3)
+        world.kafka.append(TopicPartition("orders", 2), [START] * 9)
+        operator.until(lambda s: s.began_at_end == 1, "it is to be sent back")
+        operator.ask(topics=["*"], discovery={"interval": "10ms", **discovery})
+        operator.settled("orders", 3)
+        world.resetting = False
+        operator.run(operator.keep())
+        operator.ask(topics=["*"], discovery={"interval": "10ms"})
+        operator.run(operator.keep())
+        world.kafka.add_partitions("orders", 4)
+        operator.settled("orders", 4)
+        status = operator.run(operator.keep())
+
+    assert (status.began_at_end, status.backfilled, status.starts_committed) == (1, 0, 1)
+    assert world.kafka.committed(GROUP) == {TopicPartition("orders", 2): 7, TopicPartition("orders", 3): 0}
