@@ -97,6 +97,7 @@ class ConnectionWatch:
         self._news = asyncio.Event()
         self._tasks = Tasks(self._name)
         self._trouble = ""
+        self._closed = False
 
     def start(self) -> None:
         self._tasks.spawn(self._tasks.always(self._look_always))
@@ -112,7 +113,9 @@ class ConnectionWatch:
         self._moved, self._wishes = True, None
 
     async def close(self) -> None:
-        """What is in mid-commit in a thread ends by itself: a start that was given twice does no harm."""
+        """What is in mid-commit in a thread ends by itself, and its guard is told how: the next watch does not do it
+        again beside it. Nothing else begins."""
+        self._closed = True
         if self._gathering is not None:
             self._gathering.cancel()
         await self._tasks.close()
@@ -190,7 +193,7 @@ class ConnectionWatch:
         if fresh:
             self._announce(guard, fresh, look)
         guard.busy |= {p: self.topics[p.topic].topic_id for p in new}
-        self._tasks.spawn(self._take_care(guard, new, [p for p in fresh if look.shows_the_making_of(p, self.topics)]))
+        self._tasks.spawn_lasting(self._take_care(guard, new, [p for p in fresh if look.shows_the_making_of(p, self.topics)]))
 
     def _announce(self, guard: Guard, new: Collection[TopicPartition], look: Look) -> None:
         rows = {}
@@ -276,7 +279,7 @@ class ConnectionWatch:
 
     async def _send_back(self, guard: Guard, late: tuple[TopicPartition, ...]) -> None:
         parts, kafka, wish, audit = self._parts, self.live.kafka, guard.wish, self.live.audit
-        if late and not guard.resetting and not parts.is_frozen(self.live):
+        if late and self._is_guarded(guard) and not guard.resetting and not parts.is_frozen(self.live):
             asker = Asker(guard.uid, guard.policy, self.live.uid, attribution_of(guard.policy, audit, Action.BACKFILL))
             send_back = functools.partial(
                 parts.backfills.carry_out, kafka, parts.clock, self.live.connection, asker, wish.group, late
@@ -306,6 +309,10 @@ class ConnectionWatch:
         """The policy's next pass has something to say of the group."""
         guard.has_news = self._moved = True
         self._parts.wake(guard.uid)
+
+    def _is_guarded(self, guard: Guard) -> bool:
+        """Whether its policy still asks for it, through this watch."""
+        return not self._closed and any(each is guard for each in self.guards.values())
 
     def _is_settled(self, guard: Guard, partition: TopicPartition) -> bool:
         known = guard.state.topics.get(partition.topic)

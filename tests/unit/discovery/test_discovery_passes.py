@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -1001,3 +1002,74 @@ def test_an_owner_is_not_sent_back_once_the_policy_does_not_ask_for_that_any_mor
 
     assert (status.began_at_end, status.backfilled, status.starts_committed) == (1, 0, 1)
     assert world.kafka.committed(GROUP) == {TopicPartition("orders", 2): 7, TopicPartition("orders", 3): 0}
+
+
+class OpenedAnew:
+    """The same cluster through another connection."""
+
+    def __init__(self, kafka: FakeKafka) -> None:
+        self._kafka = kafka
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._kafka, name)
+
+
+def test_an_owner_that_is_being_sent_back_while_its_connection_is_opened_anew_is_sent_back_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, let_go = 0, threading.Event()
+
+    async def slowly(executor: Executor, work: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        is_second = asked == 2
+
+        def do() -> Any:
+            done = work(*arguments, **options)
+            if is_second:
+                assert let_go.wait(WITHIN_S)
+            return done
+
+        return await in_thread(executor, do)
+
+    with world.operator() as operator:
+        operator.first()
+        monkeypatch.setattr(watch, "in_thread", slowly)
+        partition = TopicPartition("orders", 2)
+        world.kafka.commit_directly(GROUP, {partition: 7})
+        world.kafka.add_partitions("orders", 3)
+        world.kafka.append(partition, [START] * 9)
+        operator.run(eventually(lambda: world.kafka.committed(GROUP) == {partition: 0}))
+        world.kafka.commit_directly(GROUP, {partition: 5})  # its owner has read on since
+        opened: Any = OpenedAnew(world.kafka)
+        operator.live = replace(operator.live, kafka=opened)
+        operator.observer.connect("c", "ns/kafka", opened, world.kafka.control)
+        operator.run(operator.keep())
+        operator.run(asyncio.sleep(0.1))  # ten looks
+        let_go.set()
+        operator.settled("orders", 3)
+        status = operator.run(operator.keep())
+
+    assert (status.began_at_end, status.backfilled) == (1, 1)
+    assert world.kafka.committed(GROUP) == {partition: 5}
+
+
+def test_no_owner_is_sent_back_for_a_policy_that_has_gone_meanwhile(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with world.operator() as operator:
+        operator.first()
+        other = Operator(world, {"topics": ["none"], "discovery": {"interval": "10ms"}}, uid="other", beside=operator)
+        other.run = operator.run
+        other.first()
+        holding = Holding(monkeypatch, 1)
+        guard = operator.feature._watches["c"].guards["u"]
+        world.kafka.commit_directly(GROUP, {TopicPartition("orders", 2): 7})
+        world.kafka.add_partitions("orders", 3)
+        operator.run(eventually(lambda: holding.asked == 1))
+        operator.run(operator.feature.forget("u"))
+        holding.let_go[1].set()
+        operator.run(eventually(lambda: not guard.busy))
+
+    assert guard.began_at_end == 1
+    assert world.kafka.committed(GROUP) == {TopicPartition("orders", 2): 7}
