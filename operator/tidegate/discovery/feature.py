@@ -223,8 +223,8 @@ class DiscoveryFeature:
                 await self._unguard(key)
 
     async def _watch(self, live: Live) -> ConnectionWatch:
-        """The connection's watch; a new one, with what the old one's policies know, where it was opened anew. Of another
-        cluster they know nothing: those are guarded again from their own next pass on."""
+        """The connection's watch; a new one, with what the old one's policies know, where it was opened anew. Of
+        another cluster they know nothing: those are guarded again from their own next pass on."""
         watch = self._watches.get(live.uid)
         if watch is not None and watch.live.kafka is live.kafka:
             watch.live = live

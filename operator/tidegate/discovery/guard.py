@@ -69,7 +69,7 @@ class Wish:
         """Those of the cluster's topics that are guarded."""
 
         names = frozenset(read) if self.only_read or self.patterns is None else self.names or seen.keys()
-        return {name: seen[name] for name in sorted(names) if name in seen and self._is_meant(name)}
+        return {name: seen[name] for name in sorted(names) if name in seen and self.is_meant(name)}
 
     @property
     def names(self) -> frozenset[str] | None:
@@ -78,7 +78,8 @@ class Wish:
             return None
         return frozenset(self.patterns)
 
-    def _is_meant(self, name: str) -> bool:
+    def is_meant(self, name: str) -> bool:
+        """Whether the topic is asked for, and may be."""
         asked = self.patterns is None or is_allowed(name, self.patterns)
         return asked and not is_internal(name) and is_allowed(name, self.allowed)
 
@@ -156,6 +157,7 @@ class Guard:
         if (wish.patterns, wish.allowed) != (self.wish.patterns, self.wish.allowed):
             self.existed = existed
         self.wish, self.looked_at = wish, None
+        self._forget_others()
         if not wish.sends_back:
             self.settle(self.overtaken)
             self.overtaken = {}
@@ -174,6 +176,12 @@ class Guard:
         gone = {name for name, since_s in self.gone_since_s.items() if now_s - since_s > _GONE_S}
         if gone:
             self.see(without(self.state, gone))
+
+    def _forget_others(self) -> None:
+        """Topics that are not asked for: what comes there meanwhile is old, should they be asked for again."""
+        others = {name for name in self.state.topics if not self.wish.is_meant(name)}
+        if others:
+            self.see(without(self.state, others))
 
     def see(self, state: DiscoveryState) -> None:
         """What a look has told. A topic that is gone, or was made anew, shares nothing with the one that comes next."""
@@ -281,6 +289,7 @@ class Guard:
         self.state, counts = before.state, before.counts
         self.starts_committed, self.began_at_end = counts.starts_committed, counts.began_at_end
         self.backfilled = counts.backfilled
+        self._forget_others()
         self.newest.extend(status.newest if status is not None else ())
 
     def status(self, group: Group) -> DiscoveryStatus:

@@ -48,6 +48,7 @@ def encode(remembered: Remembered) -> dict[str, Any]:
         **({"allowed": list(remembered.allowed)} if remembered.allowed is not None else {}),
         "topics": {name: _row(known) for name, known in sorted(state.topics.items())},
         "counts": [counts.starts_committed, counts.began_at_end, counts.backfilled],
+        **({"gone": dict(state.gone)} if state.gone else {}),
         **({"cluster": remembered.cluster_id} if remembered.cluster_id else {}),
     }
 
@@ -72,8 +73,9 @@ def decode(document: Mapping[str, Any]) -> Remembered:
     try:
         topics = {str(name): _known(row) for name, row in document["topics"].items()}
         selection, allowed = document["selection"], document.get("allowed")
+        gone = {str(topic_id): _whole(known) for topic_id, known in document.get("gone", {}).items()}
         return Remembered(
-            DiscoveryState(bool(document["finished"]), topics),
+            DiscoveryState(bool(document["finished"]), topics, gone),
             None if selection is None else tuple(map(str, selection)),
             Counts(*map(_whole, document["counts"])),
             None if allowed is None else tuple(map(str, allowed)),
@@ -108,7 +110,8 @@ def merged(ours: Remembered, earlier: Remembered) -> Remembered:
         max(ours.counts.backfilled, earlier.counts.backfilled),
     )
     finished = ours.state.initial_discovery_finished or earlier.state.initial_discovery_finished
-    return Remembered(DiscoveryState(finished, topics), earlier.selection, counts, cluster_id=ours.cluster_id)
+    state = DiscoveryState(finished, topics, ours.state.gone)
+    return Remembered(state, earlier.selection, counts, cluster_id=ours.cluster_id)
 
 
 def of_status(status: DiscoveryStatus) -> Remembered:

@@ -193,7 +193,9 @@ class ConnectionWatch:
         if fresh:
             self._announce(guard, fresh, look)
         guard.busy |= {p: self.topics[p.topic].topic_id for p in new}
-        self._tasks.spawn_lasting(self._take_care(guard, new, [p for p in fresh if look.shows_the_making_of(p, self.topics)]))
+        self._tasks.spawn_lasting(
+            self._take_care(guard, new, [p for p in fresh if look.shows_the_making_of(p, self.topics)])
+        )
 
     def _announce(self, guard: Guard, new: Collection[TopicPartition], look: Look) -> None:
         rows = {}

@@ -1073,3 +1073,57 @@ def test_no_owner_is_sent_back_for_a_policy_that_has_gone_meanwhile(
 
     assert guard.began_at_end == 1
     assert world.kafka.committed(GROUP) == {TopicPartition("orders", 2): 7}
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_topic_that_could_not_be_seen_for_long_is_not_taken_for_a_new_one(
+    world: World, monkeypatch: pytest.MonkeyPatch, *, restart: bool
+) -> None:
+    """Without Describe on it brokers do not list it: that is no other than its deletion, until it is there again."""
+    with world.operator() as operator:
+        operator.first()
+        world.kafka.add_partitions("orders", 3)
+        operator.settled("orders", 3)
+        read = dict.fromkeys(new(0, 1, 2), 7)
+        for partition in read:
+            world.kafka.append(partition, [START] * 9)
+        world.kafka.commit_directly(GROUP, read)
+        with monkeypatch.context() as hidden:
+            hidden.setattr(world.kafka, "_public_topics", dict)
+            operator.until(lambda _: not operator.feature._watches["c"].topics, "it is not seen any more")
+            world.clock.sleep(timedelta(hours=2).total_seconds())
+            operator.until(lambda s: not s.topics, "it is forgotten")
+        if not restart:
+            goes_on_with_an_old_topic(world, operator)
+    if restart:
+        with world.operator() as operator:
+            goes_on_with_an_old_topic(world, operator)
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_what_came_while_the_policy_did_not_ask_for_a_topic_is_old(world: World, *, restart: bool) -> None:
+    world.kafka.create_topic("refunds", 1)
+    with world.operator(topics=["orders"]) as operator:
+        operator.first()
+        operator.ask(topics=["refunds"], discovery={"interval": "10ms"})
+        operator.settled("refunds", 1)
+        world.kafka.add_partitions("orders", 3)
+        read = dict.fromkeys(new(0, 1, 2), 7)
+        for partition in read:
+            world.kafka.append(partition, [START] * 9)
+        world.kafka.commit_directly(GROUP, read)
+        if not restart:
+            operator.ask(topics=["orders"], discovery={"interval": "10ms"})
+            goes_on_with_an_old_topic(world, operator)
+    if restart:
+        with world.operator(topics=["orders"]) as operator:
+            goes_on_with_an_old_topic(world, operator)
+
+
+def goes_on_with_an_old_topic(world: World, operator: Operator) -> None:
+    operator.settled("orders", 3)
+    world.kafka.add_partitions("orders", 4)
+    status = operator.settled("orders", 4)
+
+    assert (status.began_at_end, status.backfilled) == (0, 0)
+    assert world.kafka.committed(GROUP) == {**dict.fromkeys(new(0, 1, 2), 7), TopicPartition("orders", 3): 0}
