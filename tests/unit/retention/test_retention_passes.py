@@ -853,3 +853,67 @@ def test_in_a_cluster_that_the_policy_moves_to_nothing_is_known_of_its_offsets_y
 
     assert world.committed == PLACE
     assert (world.said.kept, world.said.exact, world.told) == (2, may_read_log, [])
+
+
+class Hidden:
+    """A broker that does not show the topic for a moment: it lags behind, or may not tell of it."""
+
+    def __init__(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._world, self._monkeypatch = world, monkeypatch
+
+    def look(self) -> None:
+        with self._monkeypatch.context() as hidden:
+            hidden.setattr(self._world.kafka, "topics", lambda _names: {})
+            self._world.keep()
+
+
+@pytest.fixture
+def hidden(world: World, monkeypatch: pytest.MonkeyPatch) -> Hidden:
+    return Hidden(world, monkeypatch)
+
+
+def test_a_topic_that_a_look_does_not_show_makes_no_offset_of_it_younger(world: World, hidden: Hidden) -> None:
+    """Or its end is not announced, and it is taken for deleted on purpose once it has expired."""
+    world.kafka.retention.may_read_log = False
+    world.retention(guard=False, warnBefore="24h")
+    world.keep()
+    world.kafka.commit_directly(GROUP, PLACE)
+    world.keep()
+    world.sleep(4 * DAY)
+    hidden.look()
+    world.sleep(4 * DAY)
+    assert (world.committed, world.told) == ({}, ["ExpiresSoon", "OffsetsExpired"])
+
+    world.retention(guard=True)
+    world.keep()
+
+    assert world.committed == PLACE
+
+
+def test_expired_offsets_are_not_forgotten_because_a_look_does_not_show_their_topic(
+    world: World, hidden: Hidden
+) -> None:
+    world.retention(guard=False)
+    leave_place(world, GroupType.CLASSIC)
+    world.sleep(8 * DAY)
+    assert (world.committed, world.condition.reason) == ({}, "OffsetsExpired")
+    world.retention(guard=True)
+    hidden.look()
+    world.feature = world.fresh_feature()
+    world.keep()
+
+    assert world.committed == PLACE
+
+
+def test_offsets_of_a_topic_that_stays_away_are_forgotten(world: World) -> None:
+    world.retention(guard=False)
+    leave_place(world, GroupType.CLASSIC)
+    world.sleep(8 * DAY)
+    world.kafka.delete_topic("orders")
+    world.sleep(3 * HOUR)
+    world.kafka.create_topic("orders", 2)
+    world.retention(guard=True)
+    world.sleep(HOUR)
+
+    assert world.committed == {}
+    assert world.condition.reason == "NoOffsets"
