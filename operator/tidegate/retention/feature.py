@@ -29,6 +29,7 @@ from tidegate.policy.recording import attribution_of
 from tidegate.resources.features import RetentionSpec
 from tidegate.resources.many_groups import TroubledGroup
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
+from tidegate.retention.bounds import told_bounds
 from tidegate.retention.last_offsets import Place, Places, after_look
 from tidegate.retention.metrics import RetentionMetrics
 from tidegate.retention.plan import Plan, Seen, decide, ends_ms
@@ -255,8 +256,14 @@ class RetentionFeature:
                 _log.info("group %s: kept %d offset(s)", seen.group.group_id, len(renewed))
             if not plan.lost or not spec.guard:
                 return Done(renewed=len(renewed))
-            bounds = await in_thread(self._parts.executor, kafka.log_bounds, list(plan.lost))
-            wanted = {p: replace(row.commit, offset=bounds[p].clamp(row.commit.offset)) for p, row in plan.lost.items()}
+            bounds = await in_thread(self._parts.patient_executor, told_bounds, kafka, sorted(plan.lost))
+            wanted = {
+                p: replace(row.commit, offset=bounds[p].clamp(row.commit.offset))
+                for p, row in plan.lost.items()
+                if p in bounds
+            }
+            if not wanted:
+                return Done(renewed=len(renewed))
             restored = await self._restore(policy, seen, wanted)
             memory.places = memory.places.with_rows({p: _restored(plan.lost[p], wanted[p], seen) for p in restored})
             self._parts.metrics.restored(len(restored))

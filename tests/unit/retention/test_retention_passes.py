@@ -917,3 +917,30 @@ def test_offsets_of_a_topic_that_stays_away_are_forgotten(world: World) -> None:
 
     assert world.committed == {}
     assert world.condition.reason == "NoOffsets"
+
+
+def test_an_offset_whose_log_cannot_be_read_does_not_hold_up_the_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as of a partition without a leader: it is restored once it has one."""
+    world.retention(guard=False)
+    leave_place(world, GroupType.CLASSIC)
+    world.sleep(8 * DAY)
+    world.retention(guard=True)
+    bounds = world.kafka.log_bounds
+
+    def log_bounds(partitions: Any) -> Any:
+        if SECOND in partitions:
+            raise Unavailable("read the start of the logs: orders-1: LEADER_NOT_AVAILABLE")
+        return bounds(partitions)
+
+    with monkeypatch.context() as leaderless:
+        leaderless.setattr(world.kafka, "log_bounds", log_bounds)
+        world.keep()
+        assert world.committed == {FIRST: 11}
+        assert world.condition.reason == "OffsetsExpired"
+        assert "1 offset(s) of group payments are gone" in world.condition.message
+    world.keep()
+
+    assert world.committed == PLACE
+    assert world.condition.reason == "Guarded"
