@@ -192,10 +192,9 @@ class ConnectionWatch:
         fresh = [p for p in new if p not in guard.announced]
         if fresh:
             self._announce(guard, fresh, look)
+        just_made = {p: look.shows_first(p, self.topics) for p in fresh if look.shows_the_making_of(p, self.topics)}
         guard.busy |= {p: self.topics[p.topic].topic_id for p in new}
-        self._tasks.spawn_lasting(
-            self._take_care(guard, new, [p for p in fresh if look.shows_the_making_of(p, self.topics)])
-        )
+        self._tasks.spawn_lasting(self._take_care(guard, new, just_made))
 
     def _announce(self, guard: Guard, new: Collection[TopicPartition], look: Look) -> None:
         rows = {}
@@ -228,8 +227,9 @@ class ConnectionWatch:
     # --- giving starts ------------------------------------------------------------------------------------------------
 
     async def _take_care(
-        self, guard: Guard, new: Collection[TopicPartition], just_made: Collection[TopicPartition]
+        self, guard: Guard, new: Collection[TopicPartition], just_made: Mapping[TopicPartition, bool]
     ) -> None:
+        """``just_made``: and whether no partition of its topic was seen before."""
         try:
             if guard.wish.discovery.new_partitions is NewPartitions.EARLIEST:
                 await self._give_starts(guard, [p for p in new if p not in guard.too_old], just_made)
@@ -257,7 +257,7 @@ class ConnectionWatch:
                 guard.again_at_s = self._parts.clock.monotonic() + backoff_s(guard.failures)
 
     async def _give_starts(
-        self, guard: Guard, new: Collection[TopicPartition], just_made: Collection[TopicPartition]
+        self, guard: Guard, new: Collection[TopicPartition], just_made: Mapping[TopicPartition, bool]
     ) -> None:
         parts, kafka, wish, audit = self._parts, self.live.kafka, guard.wish, self.live.audit
         unknown = [p for p in new if p not in guard.overtaken]
@@ -269,6 +269,7 @@ class ConnectionWatch:
                 wish.group,
                 unknown,
                 just_made=[p for p in just_made if p in unknown],
+                perhaps_hidden=[p for p, is_first in just_made.items() if is_first and p in unknown],
                 agents_decide=wish.tells_agents,
                 attribution=attribution_of(guard.policy, audit, Action.START),
             )

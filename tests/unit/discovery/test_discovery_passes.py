@@ -1127,3 +1127,26 @@ def goes_on_with_an_old_topic(world: World, operator: Operator) -> None:
 
     assert (status.began_at_end, status.backfilled) == (0, 0)
     assert world.kafka.committed(GROUP) == {**dict.fromkeys(new(0, 1, 2), 7), TopicPartition("orders", 3): 0}
+
+
+@pytest.mark.parametrize(("before", "after", "given"), [({}, 4, 1), ({TopicPartition("refunds", 0): 7}, 7, 0)])
+def test_a_topic_that_was_only_hidden_until_now_is_not_taken_for_just_made(
+    world: World, monkeypatch: pytest.MonkeyPatch, before: dict[TopicPartition, int], after: int, given: int
+) -> None:
+    """As when the operator is given Describe on it: its first records have long been removed, so it is old."""
+    partition = TopicPartition("refunds", 0)
+    world.kafka.create_topic("refunds", 1)
+    world.kafka.append(partition, [START] * 9)
+    world.kafka.delete_records(partition, 4)
+    world.kafka.commit_directly(GROUP, before)
+    shown = world.kafka._public_topics
+    with world.operator() as operator:
+        with monkeypatch.context() as hidden:
+            hidden.setattr(world.kafka, "_public_topics", lambda: {"orders": shown()["orders"]})
+            operator.first()
+        status = operator.settled("refunds", 1)
+        world.kafka.add_partitions("refunds", 2)
+        status = operator.settled("refunds", 2)
+
+    assert (status.starts_committed, status.began_at_end, status.backfilled) == (1 + given, 0, 0)
+    assert world.kafka.committed(GROUP) == {partition: after, TopicPartition("refunds", 1): 0}
