@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-from apiserver.offsets import committed
-from devstack import KafkaCluster
+from apiserver.offsets import committed, produce
+from devstack import ApiServer, KafkaCluster
 from support.operator_process import Resources, condition_of, until
+from support.shell import Shell
 from support.stack_fixtures import MakeTopic, Unique
 from support.stuck_groups import Flow, Reader, running
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.model import TopicPartition as Partition
+from tidegate.kafka_client.client import KafkaClient
 
 
 def stuck_status(resources: Resources, policy: str) -> dict[str, Any]:
@@ -23,6 +28,9 @@ def test_a_planted_record_is_found_and_skipped_once_somebody_approves(
 ) -> None:
     topics = {kind: make_topic(2) for kind in ("poisoned", "idle", "slow", "waiting")}
     groups = {kind: unique(kind) for kind in topics}
+    letters = make_topic(1)
+    shared.connection("copying", kafka.bootstrap, allow={"deadLetterTopics": [letters]})
+    shared.wait_connection("copying")
     flow = Flow(kafka.bootstrap, {topics["poisoned"]: 2, topics["slow"]: 2, topics["waiting"]: 2})
     readers = {
         "poisoned": Reader(kafka.bootstrap, groups["poisoned"], topics["poisoned"]),
@@ -31,7 +39,9 @@ def test_a_planted_record_is_found_and_skipped_once_somebody_approves(
         "waiting": Reader(kafka.bootstrap, groups["waiting"], topics["waiting"]),
     }
     for kind, group in groups.items():
-        shared.policy(kind, group, stuckRecords={"after": "5s", "prepareSkip": True})
+        copies = {"deadLetter": {"topic": letters}} if kind == "poisoned" else {}
+        by = {"connectionRef": {"name": "copying"}} if kind == "poisoned" else {}
+        shared.policy(kind, group, stuckRecords={"after": "5s", "prepareSkip": True, **copies}, **by)
     with running(flow, *readers.values()):
         for kind in ("poisoned", "slow", "waiting"):
 
@@ -61,6 +71,7 @@ def test_a_planted_record_is_found_and_skipped_once_somebody_approves(
         skip = until(lambda: stuck_status(shared, "poisoned")["records"][0].get("skip"), "a reset is prepared")
         prepared = shared.wait_phase(skip, "AwaitingApproval")
         assert prepared["spec"]["to"] == {"offset": offset + 1}
+        assert prepared["spec"]["deadLetter"] == {"topic": letters}
         assert prepared["status"]["plan"]["recordsSkipped"] == 1
         # It stands while nobody approves, and the others are left alone.
         assert committed(kafka.bootstrap, groups["poisoned"], topics["poisoned"], 2)[1] == offset
@@ -74,6 +85,14 @@ def test_a_planted_record_is_found_and_skipped_once_somebody_approves(
         shared.approve(skip)
         done = shared.wait_phase(skip, "Succeeded", "Failed", "RolledBack")
         assert done["status"]["phase"] == "Succeeded", done["status"]
+        assert f"copied to dead-letter topic {letters}" in condition_of(done, "Ready")["message"]
+        [copy] = copies_in(kafka, letters)
+        assert (copy.key(), copy.value()) == (b"k", b"poison")
+        told = {name: value.decode() for name, value in copy.headers()}
+        assert told["trace"] == "1"
+        assert told["__tidegate.errors.topic"] == topics["poisoned"]
+        assert told["__tidegate.errors.offset"] == str(offset)
+        assert told["__tidegate.errors.reset"] == skip
         until(lambda: (1, offset + 1) in readers["poisoned"].read, "the consumer goes on behind it")
         until(lambda: not stuck_status(shared, "poisoned").get("records"), "nothing is stuck any more")
         assert "RecordPassed" in [reason for reason, _ in shared.events("poisoned")]
@@ -85,6 +104,61 @@ def test_a_planted_record_is_found_and_skipped_once_somebody_approves(
             missing = set(range(max(read))) - read
             expected = {offset} if (kind, partition) == ("poisoned", 1) else set()
             assert (kind, partition, missing - undecided(kind, missing)) == (kind, partition, expected)
+
+
+def test_the_commands_ask_for_copies_and_say_what_came_of_them(
+    shared: Resources, kafka: KafkaCluster, apiserver: ApiServer, make_topic: MakeTopic, unique: Unique
+) -> None:
+    topic, letters, group, connection = make_topic(1), make_topic(1), unique("group"), unique("copying")
+    nowhere = f"{letters}.nowhere"
+    shared.connection(connection, kafka.bootstrap, allow={"deadLetterTopics": [f"{letters}*"]})
+    shared.wait_connection(connection)
+    produce(kafka.bootstrap, topic, 1, 3)
+    with closing(KafkaClient(Connection(kafka.bootstrap))) as client:
+        client.writer(group, transaction_timeout_s=5).alter(group, {Partition(topic, 0): 0})
+    shell, of = Shell({"KUBECONFIG": str(apiserver.kubeconfig)}), ("-n", shared.namespace)
+    skip = ("reset", group, "-c", connection, "--topic", f"{topic}:0", "--to-offset", "1", *of)
+    lost, kept = unique("lost"), unique("kept")
+
+    refused = shell(*skip, "--name", lost, "--dead-letter", nowhere, code=1)
+
+    assert f"deadLetter: topic {nowhere} does not exist" in refused
+    assert condition_of(shared.wait_phase(lost, "Failed"), "Failed")["reason"] == "NotCopied"
+    assert committed(kafka.bootstrap, group, topic, 1) == {0: 0}
+    assert f"topic {nowhere} does not exist" in shell("why", group, "-c", connection, *of)
+    assert f"topic {nowhere} does not exist" in shell("status", *of)
+
+    done = shell(*skip, "--name", kept, "--dead-letter", letters)
+
+    assert f"1 record(s) were copied to dead-letter topic {letters}" in done
+    assert committed(kafka.bootstrap, group, topic, 1) == {0: 1}
+    assert len(copies_in(kafka, letters)) == 1
+    plan = " ".join(shell("plan", kept, *of).split())
+    assert f"is copied to dead-letter topic {letters} first, in the same transaction" in plan
+    assert f"copied to dead-letter topic {letters}" in shell("why", group, "-c", connection, *of)
+
+
+def copies_in(kafka: KafkaCluster, topic: str) -> list[Any]:
+    """What a reader of committed records finds in the topic's only partition."""
+    reader = Consumer(
+        {
+            "bootstrap.servers": kafka.bootstrap,
+            "group.id": f"{topic}-reader",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "log_level": 0,
+        }
+    )
+    reader.assign([TopicPartition(topic, 0, 0)])
+    found = []
+    while True:
+        message = reader.poll(30)
+        assert message is not None
+        if message.error() is not None:
+            assert message.error().code() == KafkaError._PARTITION_EOF
+            reader.close()
+            return found
+        found.append(message)
 
 
 def undecided(kind: str, missing: set[int]) -> set[int]:

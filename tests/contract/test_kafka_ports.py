@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -20,7 +21,17 @@ from tidegate.kafka.errors import (
     Unavailable,
     UnknownPartitions,
 )
-from tidegate.kafka.model import Generation, Group, GroupState, GroupType, LogBounds, Topic, TopicPartition
+from tidegate.kafka.model import (
+    Generation,
+    Group,
+    GroupState,
+    GroupType,
+    LogBounds,
+    Range,
+    Record,
+    Topic,
+    TopicPartition,
+)
 from tidegate.kafka.ports import Guest, OffsetWriter, TopicWatch
 from tidegate.kafka_client import membership
 from tidegate.resources.connection import GroupKind, Support
@@ -525,6 +536,50 @@ def test_records_of_a_writer_that_was_fenced_are_never_read(world: World) -> Non
         transaction.commit()
     wait_visible(world, group_id, [partition])
     assert records_of(world, log, b"3", b"three") == [(b"3", b"three")]
+
+
+def test_whole_records_are_those_in_the_span_that_readers_of_committed_records_get_or_all(world: World) -> None:
+    [partition] = partitions_of(world.create_topic(1), 1)
+    world.append(partition, [AT, AT + SECOND])
+    world.append_transaction(partition)
+    world.append(partition, [AT + 2 * SECOND])
+    for committed in (True, False):
+        found = world.kafka.records(partition, Range(1, 9), committed=committed, most_bytes=1000)
+        assert [record.offset for record in found] == [1, 2, 4]
+        assert found[0].at_ms == int((AT + SECOND).timestamp() * 1000)
+        [one] = world.kafka.records(partition, Range(1, 2), committed=committed, most_bytes=1000)
+        assert one == found[0]
+        assert world.kafka.records(partition, Range(3, 4), committed=committed, most_bytes=1000) == ()
+        assert world.kafka.records(partition, Range(9, 12), committed=committed, most_bytes=1000) == ()
+        with pytest.raises(Refused, match="more than 1 bytes"):
+            world.kafka.records(partition, Range(0, 9), committed=committed, most_bytes=1)
+    world.delete_records(partition, 2)
+    assert [r.offset for r in world.kafka.records(partition, Range(0, 9), committed=True, most_bytes=1000)] == [2, 4]
+
+
+def test_copies_are_there_with_the_offsets_or_not_at_all(world: World) -> None:
+    [partition], group_id = partitions_of(world.create_topic(1), 1), new_group()
+    [zero, one] = partitions_of(world.create_topic(2), 2)
+    copies = [Record(7, 1_000, b"k", None, (("h", b"1"), ("h", None))), Record(3, 2_000, None, b"")]
+
+    def there(where: TopicPartition) -> list[Record]:
+        found = world.kafka.records(where, Range(0, 99), committed=True, most_bytes=1000)
+        return [replace(record, offset=0) for record in found]
+
+    writing = writer(world, group_id)
+    with writing.transaction() as transaction:
+        transaction.copy(one, copies)
+        transaction.send(group_id, {partition: 1})
+    with writing.transaction() as transaction:
+        transaction.include(zero)
+        transaction.copy(one, copies)
+        transaction.send(group_id, {partition: 2})
+        transaction.commit()
+    wait_visible(world, group_id, [partition])
+    until(world, lambda: there(one) == [replace(record, offset=0) for record in copies], "the copies can be read")
+    assert there(zero) == []
+    with pytest.raises(Unavailable), writing.transaction() as transaction:
+        transaction.copy(TopicPartition(one.topic, 2), copies, timeout_s=0.2)
 
 
 def test_a_transaction_whose_records_were_not_appended_is_not_committed(world: World) -> None:

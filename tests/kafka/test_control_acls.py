@@ -44,7 +44,7 @@ from tidegate.control.codec import encode_key, encode_value
 from tidegate.control.records import Ack, AckKey, Hold, HoldKey
 from tidegate.kafka.connection import Authentication, AuthenticationType, Connection
 from tidegate.kafka.errors import NotAuthorized
-from tidegate.kafka.model import TopicPartition
+from tidegate.kafka.model import Range, TopicPartition
 from tidegate.kafka.needed_rights import Role, Scope, checkable, needs_of
 from tidegate.kafka.offset_records import GroupLog
 from tidegate.kafka.offset_retention import Commit
@@ -354,6 +354,41 @@ def test_a_reset_without_a_right_to_claim_changes_nothing_and_names_it(missing: 
 
     assert (result.phase, result.reason) == (ResetPhase.FAILED, "NotAuthorized")
     assert f"allow the principal {missing.operation} on topic {stage.named(missing.name)}" in result.message
+    assert result.message.endswith("Nothing was changed")
+    assert stage.committed() == {stage.partition: 0}
+
+
+def test_records_are_looked_at_without_a_right_on_any_group(stage: Stage) -> None:
+    """Though the client library has to be given a group id, and looks for its coordinator."""
+    stage.produce(3)
+    kafka, _ = stage.user(Right("Read", TOPIC, "O"))
+
+    for committed in (True, False):
+        found = kafka.records(stage.partition, Range(1, 3), committed=committed, most_bytes=100)
+        assert [record.value for record in found] == [b"1", b"2"]
+    assert kafka.next_records({stage.partition: 2})[stage.partition].offset == 2
+
+
+@pytest.mark.parametrize("may", [pytest.param(True, marks=pytest.mark.nightly), False])
+def test_a_skip_copies_only_with_the_right_to_write_the_dead_letter_topic(may: bool, stage: Stage) -> None:
+    stage.make_control_topics()
+    stage.produce(3)
+    stage.commit()
+    letters = f"{stage.topic}.DLT"
+    stage._admin.create_topics([NewTopic(letters, 1, 1)])[letters].result(20)
+    kafka, live = stage.user(*RESETTING, *CLAIMING, Right("Write" if may else "Describe", TOPIC, letters))
+    target = FromFile((PartitionOffset(stage.topic, 0, 1),), "test")
+    request = RunRequest("ns/skip", "skip", stage.group, live.connection, (), target, dead_letter=letters)
+
+    result = job.execute(MemoryRunStore(request), kafka, SystemClock())
+
+    assert result is not None
+    if may:
+        assert result.phase is ResetPhase.SUCCEEDED, result
+        assert stage.committed() == {stage.partition: 1}
+        return
+    assert (result.phase, result.reason) == (ResetPhase.FAILED, "NotAuthorized"), result
+    assert f"allow the principal Write on topic {letters} " in result.message
     assert result.message.endswith("Nothing was changed")
     assert stage.committed() == {stage.partition: 0}
 

@@ -432,6 +432,8 @@ CHANGED = (
     replace(REQUEST, asked_by="somebody"),
     replace(REQUEST, connection_uid="uid"),
     replace(REQUEST, observed=True),
+    replace(REQUEST, dead_letter="orders.DLT"),
+    replace(REQUEST, dead_letter="public.DLT"),
     replace(REQUEST, limits=PlanLimits("kafka", partitions=1)),
     replace(REQUEST, limits=PlanLimits("kafka", records_replayed=1)),
     *(replace(REQUEST, until=Until(then, timedelta(hours=1), records=n)) for then in Then for n in (1, 2)),

@@ -16,7 +16,7 @@ import heapq
 import itertools
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -50,6 +50,8 @@ from tidegate.kafka.model import (
     LogBounds,
     Member,
     Offsets,
+    Range,
+    Record,
     RecordHead,
     Subscription,
     Topic,
@@ -133,6 +135,10 @@ class _Log:
     end: int = 0
     offline: bool = False
     open_from: int | None = None
+    whole: dict[int, Record] = field(default_factory=dict)
+    """What is in records, where that was told."""
+    aborted: set[int] = field(default_factory=set)
+    """Records of transactions that were aborted."""
 
     @property
     def stable_end(self) -> int:
@@ -197,6 +203,9 @@ class _Transaction:
     offsets: dict[str, dict[TopicPartition, _Commit]] = field(default_factory=lambda: defaultdict(dict))
     records: list[tuple[str, bytes, bytes]] = field(default_factory=list)
     """Topic, key and value."""
+    copies: list[tuple[TopicPartition, Record]] = field(default_factory=list)
+    included: set[TopicPartition] = field(default_factory=set)
+    """Partitions that its end decides."""
     ended: bool = False
     polls_left: int = 0
     """A committed transaction becomes visible once it was asked for this often."""
@@ -283,6 +292,14 @@ class FakeKafka:
         for at in times:
             log.records[log.end] = _ms(at)
             log.end += 1
+
+    def append_whole(self, partition: TopicPartition, record: Record, *, aborted: bool = False) -> None:
+        """Write a record as it is, but for its offset. ``aborted``: in a transaction that was."""
+        log = self._log(partition)
+        log.records[log.end] = record.at_ms
+        log.whole[log.end] = replace(record, offset=log.end)
+        log.aborted |= {log.end} if aborted else set()
+        log.end += 1
 
     def fill(self, topic: str, records: int, *, at: datetime = START, every: timedelta = timedelta(0)) -> None:
         """Write ``records`` records to each partition, the first at ``at``."""
@@ -448,6 +465,21 @@ class FakeKafka:
                 found[partition] = RecordHead(first, at, size=10, headers=0)
         return found
 
+    def records(
+        self, partition: TopicPartition, span: Range, *, committed: bool, most_bytes: int
+    ) -> tuple[Record, ...]:
+        self._called("records")
+        log = self._led([partition])[partition]
+        end = min(span.end, log.stable_end if committed else log.end)
+        found = tuple(
+            log.whole.get(at, Record(at, log.records[at], None, b"ten bytes."))
+            for at in sorted(log.records)
+            if span.start <= at < end and not (committed and at in log.aborted)
+        )
+        if sum(record.size for record in found) > most_bytes:
+            raise Refused(f"read {partition} from offset {span.start} on: more than {most_bytes:,} bytes")
+        return found
+
     def offsets_at(self, times: Mapping[TopicPartition, datetime]) -> Mapping[TopicPartition, int | None]:
         self._called("offsets_at")
         logs = self._led(times)
@@ -551,6 +583,8 @@ class FakeKafka:
     def _materialise(self, transaction: _Transaction) -> None:
         for topic, key, value in transaction.records:
             self._audit.values[topic].append((key, value))
+        for partition, record in transaction.copies:
+            self.append_whole(partition, record)
         for group_id, offsets in transaction.offsets.items():
             committed = self._group(group_id).committed
             for partition, commit in offsets.items():
@@ -605,6 +639,8 @@ class FakeKafka:
             for hanging in self._hanging[transactional_id]:
                 transaction.records[:0] = [row for row in hanging.records if row[0] in written]
                 hanging.records = [row for row in hanging.records if row[0] not in written]
+                transaction.copies[:0] = [row for row in hanging.copies if row[0] in transaction.included]
+                hanging.copies = [row for row in hanging.copies if row[0] not in transaction.included]
                 for group_id, offsets in transaction.offsets.items():
                     transaction.offsets[group_id] = hanging.offsets.pop(group_id, {}) | offsets
             if commit:
@@ -930,6 +966,24 @@ class FakeTransaction:
             self._failed = failure
             raise
         self._opened.records += [(topic, key, value) for key, value in records.items()]
+
+    def copy(self, partition: TopicPartition, records: Sequence[Record], *, timeout_s: float | None = None) -> None:  # noqa: ARG002
+        self._include("copy", partition)
+        self._opened.copies += [(partition, record) for record in records]
+
+    def include(self, partition: TopicPartition, *, timeout_s: float | None = None) -> None:  # noqa: ARG002
+        self._include("include", partition)
+
+    def _include(self, call: str, partition: TopicPartition) -> None:
+        self._kafka._called(call)
+        try:
+            self._check_epoch()
+            if not self._kafka._exists(partition):
+                raise Unavailable(f"{call}: {partition} does not exist")
+            self._opened.included.add(partition)
+        except KafkaFailure as failure:
+            self._failed = failure
+            raise
 
     def _check_epoch(self) -> None:
         try:

@@ -73,6 +73,9 @@ def reset_parser() -> argparse.ArgumentParser:
         "or at the end",
     )
     parser.add_argument("--within", metavar="DURATION", help="how long the replay may take (24h)")
+    parser.add_argument(
+        "--dead-letter", metavar="TOPIC", help="copy the records that are skipped, at most 10, to this topic first"
+    )
     parser.add_argument("--manual", action="store_true", help="ask in your name, and wait for an approval of the plan")
     add_making(parser)
     add_waiting(parser, "15m")
@@ -108,6 +111,8 @@ def manifest(options: argparse.Namespace) -> dict[str, Any]:
     until = _until(options)
     if until is not None:
         spec["until"] = until
+    if options.dead_letter is not None:
+        spec["deadLetter"] = {"topic": options.dead_letter}
     if options.manual:
         spec["approval"] = "Manual"
     name = {"name": options.name} if options.name is not None else {"generateName": "reset-"}

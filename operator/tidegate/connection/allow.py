@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidegate.kafka.names import is_allowed, is_pattern
+from tidegate.kafka.names import is_allowed, is_internal, is_pattern
 from tidegate.resources.connection import AllowSpec
 from tidegate.resources.storage import BackupStorage
 
@@ -25,6 +25,17 @@ def topic_not_allowed(connection: str, allow: AllowSpec, topic: str) -> str | No
     if is_pattern(topic) or is_allowed(topic, allow.topics):
         return None
     return f"KafkaConnection {connection} does not allow topic {topic}: it allows {_listed(allow.topics)}"
+
+
+def dead_letter_not_allowed(connection: str, allow: AllowSpec, path: str, topic: str) -> str | None:
+    """Why records may not be copied to this topic; ``None``: they may, or ``topic`` is empty. ``path``: the field that
+    names it."""
+    if not topic or (is_allowed(topic, allow.dead_letter_topics) and not is_internal(topic)):
+        return None
+    return (
+        f"{path}: KafkaConnection {connection} does not allow dead-letter topic {topic}: it allows "
+        f"{_listed(allow.dead_letter_topics)}; see allow.deadLetterTopics there"
+    )
 
 
 def storage_not_allowed(connection: str, allow: AllowSpec, path: str, storage: BackupStorage) -> str | None:

@@ -40,7 +40,7 @@ def scope_of(live: Live) -> Scope:
 
 
 def scope_in(control_topic: str, acks_topic: str, allow: AllowSpec, audit_topic: str) -> Scope:
-    return Scope(control_topic, acks_topic, allow.groups, allow.topics, audit_topic)
+    return Scope(control_topic, acks_topic, allow.groups, allow.topics, audit_topic, allow.dead_letter_topics)
 
 
 class PermissionsOfConnections:

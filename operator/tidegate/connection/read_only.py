@@ -30,7 +30,7 @@ from tidegate.control.records import (
 )
 from tidegate.kafka.capabilities import Capabilities
 from tidegate.kafka.errors import Refused
-from tidegate.kafka.model import Cluster, Group, LogBounds, Offsets, RecordHead, Topic, TopicPartition
+from tidegate.kafka.model import Cluster, Group, LogBounds, Offsets, Range, Record, RecordHead, Topic, TopicPartition
 from tidegate.kafka.offset_expiry import RetentionSettings
 from tidegate.kafka.offset_records import GroupLog
 from tidegate.kafka.offset_retention import Commit, Commits, OffsetRetention
@@ -136,6 +136,11 @@ class ReadOnlyKafka:
 
     def next_records(self, positions: Offsets) -> Mapping[TopicPartition, RecordHead]:
         return self._kafka.next_records(positions)
+
+    def records(
+        self, partition: TopicPartition, span: Range, *, committed: bool, most_bytes: int
+    ) -> tuple[Record, ...]:
+        return self._kafka.records(partition, span, committed=committed, most_bytes=most_bytes)
 
     def topic_watch(self) -> TopicWatch:
         return self._kafka.topic_watch()

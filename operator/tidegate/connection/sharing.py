@@ -21,7 +21,8 @@ _narrowed = functools.lru_cache(maxsize=4096)(narrowed)
 def allowed_from(allow: AllowSpec, own_namespace: str, namespace: str) -> AllowSpec | None:
     """What resources in ``namespace`` may touch through a connection of ``own_namespace``; ``None``: none is for them.
 
-    Claims and Secrets are for the connection's own namespace only. Lists may be empty: then nothing is allowed.
+    Claims, Secrets and dead-letter topics are for the connection's own namespace only. Lists may be empty: then nothing
+    is allowed.
     """
     entry = next((one for one in allow.namespaces if one.name == namespace), None)
     if entry is None:
@@ -31,7 +32,8 @@ def allowed_from(allow: AllowSpec, own_namespace: str, namespace: str) -> AllowS
 
 def nothing(allow: AllowSpec) -> AllowSpec:
     """Of a connection, for those that may not use it (any more)."""
-    return allow.model_copy(update={"groups": (), "topics": (), "claims": (), "secrets": (), "namespaces": ()})
+    lists = ("groups", "topics", "claims", "secrets", "dead_letter_topics", "namespaces")
+    return allow.model_copy(update=dict.fromkeys(lists, ()))
 
 
 def _within(allow: AllowSpec, entry: AllowedNamespace, *, own: bool) -> AllowSpec:

@@ -1,14 +1,21 @@
 """Who is to own what in a generation of a classic group that Tidegate leads. Pure.
 
-Everybody goes on with what he had: by what he names as his own (KIP-429), else as the successor of the member that had
-it. What has become nobody's goes to the subscriber with the fewest partitions, as new members and new partitions do
-under ``AbstractStickyAssignor``; nothing is moved for the sake of balance, for the members' own leader does that after.
+For a moment, as a reset needs it (``share_out``): everybody goes on with what he had, by what he names as his own
+(KIP-429), else as the successor of the member that had it. What has become nobody's goes to the subscriber with the
+fewest partitions, as new members and new partitions do under ``AbstractStickyAssignor``; nothing is moved for the sake
+of balance, for the members' own leader does that after.
+
+For longer, as a pause needs it (``assign``): everybody gets what the group's own assignor would give him. See
+``docs/adr/0061-assignors-of-a-led-group.md``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
+from tidegate.kafka.assignors import assignor
+from tidegate.kafka.assignors.members import Joined
 from tidegate.kafka.model import Group, Member, Subscription, Topic, TopicPartition
 
 Partitions = frozenset[TopicPartition]
@@ -44,6 +51,55 @@ def share_out(
         readers = [m for m in sorted(shares) if partition.topic in subscriptions[m].topics]
         shares[min(readers, key=lambda m: len(shares[m]))].add(partition)
     return {member_id: frozenset(share) for member_id, share in shares.items()}
+
+
+def assign(
+    protocol: str,
+    before: Group,
+    now: Group,
+    subscriptions: Mapping[str, Subscription],
+    topics: Mapping[str, Topic],
+) -> dict[str, Partitions]:
+    """Partitions by member id as the group's assignor ``protocol`` shares them out; as :func:`share_out` does where it
+    is none of Kafka's. ``before``: the last answer, as assignments of the members of that time; else as for
+    ``share_out``.
+
+    The answer does not depend on which partitions are withheld: each of them is someone's share, and counts as such,
+    although nobody has it. Sticky assignors only know what members have, so what nobody names is, for them, still with
+    the member that it was given to in ``before``, or with that member's successor. So shares stay as they are while
+    members stay, newcomers get as much as they would otherwise, and nothing else moves when a pause ends.
+    """
+    if protocol not in assignor.KNOWN:
+        return share_out(before, now, subscriptions, topics)
+    instance_ids = {m.member_id: m.group_instance_id for m in now.members}
+    members = {m: assignor.joined(protocol, said, instance_ids.get(m)) for m, said in subscriptions.items()}
+    if protocol in assignor.STICKY_ASSIGNORS:
+        members = _with_former_shares(members, before, now, subscriptions)
+    counts = {name: topic.partitions for name, topic in topics.items()}
+    shares = dict(assignor.assign(protocol, members, counts).shares)
+    unseen = {m: replace(said, topics=said.topics - topics.keys()) for m, said in subscriptions.items()}
+    if any(said.topics for said in unseen.values()):
+        # How many partitions these have we don't know.
+        for member_id, share in share_out(before, now, unseen, {}).items():
+            shares[member_id] |= share
+    return shares
+
+
+def _with_former_shares(
+    members: Mapping[str, Joined], before: Group, now: Group, subscriptions: Mapping[str, Subscription]
+) -> dict[str, Joined]:
+    """The members as if each claimed, besides what it does, what it had before and nobody claims."""
+    said = {m: replace(subscriptions[m], owned=joined.claimed) for m, joined in members.items()}
+    heirs = _heirs(before, now, said)
+    given = set(claimed(said))
+    claims = {m: set(joined.claimed) for m, joined in members.items()}
+    for former in before.members:
+        heir = heirs.get(former.member_id)
+        if heir is not None:
+            had = {p for p in former.assignment - given if p.topic in members[heir].topics}
+            claims[heir] |= had
+            given |= had
+    return {m: replace(joined, claimed=frozenset(claims[m])) for m, joined in members.items()}
 
 
 def without(shares: Mapping[str, Partitions], withheld: Partitions) -> dict[str, Partitions]:

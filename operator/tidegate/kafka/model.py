@@ -81,6 +81,24 @@ class RecordHead:
     headers: int
 
 
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record as a reader is given it, decompressed. ``at_ms``: its timestamp in epoch milliseconds, −1 where it has
+    none; ``headers``: in their order, and names may repeat. What is in it is in no ``repr``."""
+
+    offset: int
+    at_ms: int
+    key: bytes | None = field(default=None, repr=False)
+    value: bytes | None = field(default=None, repr=False)
+    headers: tuple[tuple[str, bytes | None], ...] = field(default=(), repr=False)
+
+    @property
+    def size(self) -> int:
+        """Bytes of key, value and headers."""
+        names = sum(len(name.encode()) + len(value or b"") for name, value in self.headers)
+        return len(self.key or b"") + len(self.value or b"") + names
+
+
 class GroupType(StrEnum):
     """``org.apache.kafka.common.GroupType``; ``SIMPLE`` is a group that has offsets and never had members."""
 
@@ -181,13 +199,14 @@ class Subscription:
     """What a member of a classic group says of itself as it joins (``ConsumerProtocolSubscription``).
 
     ``owned``: the partitions that it has, which an eager member names none of (KIP-429); ``generation``: the one in
-    which it got them (KIP-792), −1 where that is not told.
+    which it got them (KIP-792), −1 where that is not told. ``user_data``: what its assignor adds, not read.
     """
 
     topics: frozenset[str]
     owned: frozenset[TopicPartition] = frozenset()
     generation: int = -1
     version: int = 0
+    user_data: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)

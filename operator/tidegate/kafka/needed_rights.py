@@ -42,7 +42,8 @@ class Need:
 class Scope:
     """What a connection is for: the control and ack topics, and the names or patterns of groups and topics.
 
-    ``audit_topic``: where changes are recorded; empty: nowhere.
+    ``audit_topic``: where changes are recorded; empty: nowhere. ``dead_letters``: names or patterns of the topics to
+    which records may be copied that a group skips.
     """
 
     control_topic: str
@@ -50,13 +51,15 @@ class Scope:
     groups: tuple[str, ...] = ("*",)
     topics: tuple[str, ...] = ("*",)
     audit_topic: str = ""
+    dead_letters: tuple[str, ...] = ()
 
 
 def needs_of(role: Role, scope: Scope) -> tuple[Need, ...]:
     """In the order in which they are shown; no right is there twice."""
     match role:
         case Role.OPERATOR:
-            found = [*_control(scope), *_resets(scope), *_audit(scope), *_rollbacks(scope), *_optional()]
+            found = [*_control(scope), *_resets(scope), *_dead_letters(scope), *_audit(scope), *_rollbacks(scope)]
+            found += _optional()
         case Role.JOB:
             found = [
                 Need(_topic("Read", scope.control_topic), "claims on groups, and holds"),
@@ -93,7 +96,8 @@ def needs_of_audit(groups: Collection[str] = ("*",), topics: Collection[str] = (
 
 def too_wide(scope: Scope) -> tuple[str, ...]:
     """Patterns of which Kafka's ACLs have only the beginning, so that more is granted than the connection allows."""
-    return tuple(p for p in (*scope.groups, *scope.topics) if is_pattern(p) and p.index("*") != len(p) - 1)
+    patterns = (*scope.groups, *scope.topics, *scope.dead_letters)
+    return tuple(p for p in patterns if is_pattern(p) and p.index("*") != len(p) - 1)
 
 
 def _control(scope: Scope) -> Iterator[Need]:
@@ -117,6 +121,11 @@ def _resets(scope: Scope) -> Iterator[Need]:
             yield Need(starts, "starts of new partitions, retention", unless="no policy has discovery or retention")
     for topic in scope.topics:
         yield Need(_named("Read", Resource.TOPIC, topic), "ends of its logs, offsets in a transaction, evidence")
+
+
+def _dead_letters(scope: Scope) -> Iterator[Need]:
+    for topic in scope.dead_letters:
+        yield Need(_named("Write", Resource.TOPIC, topic), "copies of records that a group skips (deadLetter)")
 
 
 def _recording(scope: Scope) -> Iterator[Need]:

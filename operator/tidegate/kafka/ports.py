@@ -6,7 +6,7 @@ All calls block, are bounded in time and thread-safe unless said otherwise. They
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Protocol
@@ -19,6 +19,8 @@ from tidegate.kafka.model import (
     LogBounds,
     Member,
     Offsets,
+    Range,
+    Record,
     RecordHead,
     Topic,
     TopicPartition,
@@ -111,6 +113,16 @@ class CommittedReader(ClusterReader, Protocol):
         """
         ...
 
+    def records(
+        self, partition: TopicPartition, span: Range, *, committed: bool, most_bytes: int
+    ) -> tuple[Record, ...]:
+        """The whole records at these offsets that are there, in order; offsets without one are left out. Needs Read.
+
+        ``committed``: only those that a reader of committed records is given. Meant for a few records. Raises
+        ``Refused`` where they have more than ``most_bytes`` together, or can't be read as they are.
+        """
+        ...
+
 
 class TopicWatch(Protocol):
     """Looks at topics again and again, several times a second, on a connection of its own. For one thread at a time."""
@@ -156,6 +168,18 @@ class GroupTransaction(Protocol):
         ``timeout_s``: how long it may take, where that is shorter than usual. Raises ``Unavailable`` also where there
         is no such topic, which a coordinator may hear of yet.
         """
+        ...
+
+    def copy(self, partition: TopicPartition, records: Sequence[Record], *, timeout_s: float | None = None) -> None:
+        """Append records, with keys, values, headers and timestamps as given, within the transaction; as ``append``.
+
+        Raises ``Refused`` where the broker does not take them, such as one that is too large.
+        """
+        ...
+
+    def include(self, partition: TopicPartition, *, timeout_s: float | None = None) -> None:
+        """Have the transaction's end decide as well what an earlier one of its producer has left open in a partition;
+        nothing is appended."""
         ...
 
     def commit(self) -> None:

@@ -27,6 +27,8 @@ from tidegate.kafka.model import (
     GroupType,
     LogBounds,
     Offsets,
+    Range,
+    Record,
     RecordHead,
     Topic,
     TopicPartition,
@@ -45,7 +47,7 @@ from tidegate.kafka_client.control import KafkaControlTopics
 from tidegate.kafka_client.fenced_writer import WriterProcess
 from tidegate.kafka_client.group_descriptions import alive_by_listing, describe_groups
 from tidegate.kafka_client.group_requests import list_groups
-from tidegate.kafka_client.librdkafka import failure, silent_logger
+from tidegate.kafka_client.librdkafka import failure, is_about_its_group, silent_logger
 from tidegate.kafka_client.log_offsets import EARLIEST, LATEST, LogOffsets
 from tidegate.kafka_client.membership import KafkaMembership
 from tidegate.kafka_client.metadata import read_topics, topics_start
@@ -56,6 +58,7 @@ from tidegate.kafka_client.probe import TRANSACTION_S, KafkaCapabilities, KafkaP
 from tidegate.kafka_client.record_heads import heads_of
 from tidegate.kafka_client.settings import BadConnection, kafka_python_config, librdkafka_config
 from tidegate.kafka_client.topic_watch import KafkaTopicWatch
+from tidegate.kafka_client.whole_records import records_of
 from tidegate.kafka_client.wire import Wire
 from tidegate.kafka_client.writer import KafkaOffsetWriter
 from tidegate.resources.connection import GroupKind
@@ -262,7 +265,7 @@ class KafkaClient:
                         found.pop(key, None)
                 elif error.code() == KafkaError._PARTITION_EOF:
                     left.discard(TopicPartition(topic, message.partition() or 0))
-                else:
+                elif not is_about_its_group(error):
                     raise failure(error, f"read topic {topic}", *on_topics("Read", [topic]))
         except KafkaException as error:
             raise failure(error.args[0], f"read topic {topic}", *on_topics("Read", [topic])) from error
@@ -333,6 +336,16 @@ class KafkaClient:
         bounds = self.log_bounds(list(positions))
         wanted = {p: max(at, bounds[p].earliest) for p, at in positions.items() if at < bounds[p].latest}
         return heads_of(self._reader("read_committed"), wanted) if wanted else {}
+
+    def records(
+        self, partition: TopicPartition, span: Range, *, committed: bool, most_bytes: int
+    ) -> tuple[Record, ...]:
+        bounds = self.log_bounds([partition])[partition]
+        there = Range(max(span.start, bounds.earliest), min(span.end, bounds.latest))
+        if there.size <= 0:
+            return ()
+        isolation = "read_committed" if committed else "read_uncommitted"
+        return records_of(self._reader(isolation), partition, there, most_bytes)
 
 
 def _nothing() -> None:

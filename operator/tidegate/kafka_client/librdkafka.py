@@ -28,6 +28,12 @@ def failure(error: KafkaError, what: str, *needs: Right) -> KafkaFailure:
     return Refused(text)
 
 
+def is_about_its_group(error: KafkaError) -> bool:
+    """Whether a reader of assigned partitions may go on all the same: librdkafka looks for the coordinator of the group
+    id that it has to be given, which its principal needs no right on, as nothing is asked of it."""
+    return bool(error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED)
+
+
 def silent_logger() -> logging.Logger:
     """For librdkafka, whose lines repeat what its errors say."""
     logger = logging.getLogger("tidegate.kafka_client.librdkafka")

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from tidegate.kafka.model import Offsets, RecordHead, TopicPartition
-from tidegate.kafka_client.librdkafka import failure
+from tidegate.kafka_client.librdkafka import failure, is_about_its_group
 
 _QUIET_POLLS: Final = 5
 _POLL_S: Final = 1.0
@@ -31,6 +31,9 @@ def heads_of(reader: Consumer, positions: Offsets) -> Mapping[TopicPartition, Re
                 continue
             partition = TopicPartition(message.topic() or "", message.partition() or 0)
             error = message.error()
+            if error is not None and is_about_its_group(error):
+                quiet += 1
+                continue
             if error is not None and error.code() != KafkaError._PARTITION_EOF:
                 raise KafkaException(error)
             if partition not in left:

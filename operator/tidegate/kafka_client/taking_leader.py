@@ -19,13 +19,15 @@ _LEAST_S: Final = 0.1
 _LEAST_IN_SYNC: Final = "min.insync.replicas"
 
 
-def leader_that_takes(wire: Wire, topic: str, what: str, deadline: float) -> int:
-    """The leader of partition 0, which has answered and has enough replicas in sync. Raises ``Unavailable``."""
+def leader_that_takes(wire: Wire, topic: str, what: str, deadline: float, *, number: int = 0) -> int:
+    """The leader of the topic's partition ``number``, which has answered and has enough replicas in sync.
+
+    Raises ``Unavailable``."""
     [described] = describe_topics(wire, [topic], what=what, deadline=deadline).topics
     if described.error_code in UNKNOWN_PARTITION:
         raise Unavailable(f"{what}: there is no such topic")
     check(described.error_code, what, *on_topics("Write", [topic]))
-    partition = next((p for p in described.partitions if p.partition_index == 0), None)
+    partition = next((p for p in described.partitions if p.partition_index == number), None)
     if partition is None or partition.leader_id < 0:
         raise Unavailable(f"{what}: there is no leader")
     _check_in_sync(wire, topic, partition, what, deadline)

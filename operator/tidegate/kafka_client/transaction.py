@@ -5,7 +5,7 @@ TxnOffsetCommit, EndTxn, sent raw so that each call ends in its time (``docs/adr
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -23,7 +23,7 @@ from tidegate.kafka.errors import (
     Refused,
     Unavailable,
 )
-from tidegate.kafka.model import Offsets, TopicPartition
+from tidegate.kafka.model import Offsets, Record, TopicPartition
 from tidegate.kafka.rights import Resource, Right, on_group, on_topics
 from tidegate.kafka_client.codes import NO_ERROR, NOT_TAKEN_FROM_OUTSIDE, UNKNOWN_PARTITION, UNREACHABLE, check
 from tidegate.kafka_client.partitions import by_topic
@@ -49,13 +49,13 @@ class Producer:
     """Who a transactional id's coordinator takes us for; it refuses all with an older epoch.
 
     ``contested``: a request for it went unanswered, and may raise the epoch once more when its broker comes to it.
-    ``sequences``: by topic, the sequence number of its next record.
+    ``sequences``: by partition, the sequence number of its next record.
     """
 
     producer_id: int
     epoch: int
     contested: bool = False
-    sequences: dict[str, int] = field(default_factory=dict, compare=False, repr=False)
+    sequences: dict[TopicPartition, int] = field(default_factory=dict, compare=False, repr=False)
 
 
 class KafkaTransaction:
@@ -103,14 +103,24 @@ class KafkaTransaction:
             raise
 
     def append(self, topic: str, records: Mapping[bytes, bytes], *, timeout_s: float | None = None) -> None:
-        if not records:
-            return
+        if records:
+            self._to_log(lambda until: self._records.append(topic, records, self._settled, until), timeout_s)
+
+    def copy(self, partition: TopicPartition, records: Sequence[Record], *, timeout_s: float | None = None) -> None:
+        if records:
+            self._to_log(lambda until: self._records.copy(partition, records, self._settled, until), timeout_s)
+
+    def include(self, partition: TopicPartition, *, timeout_s: float | None = None) -> None:
+        self._to_log(lambda until: self._records.include(partition, self._settled, until), timeout_s)
+
+    def _to_log(self, write: Callable[[float], None], timeout_s: float | None) -> None:
+        """``write``: is told its deadline."""
         begun_at = time.monotonic()
         if self._begun_at is None:
             self._begun_at = begun_at
         deadline = begun_at + (self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s))
         try:
-            self._records.append(topic, records, self._settled, deadline)
+            write(deadline)
         except KafkaFailure as failure:
             # What is on its way may be appended yet, and which sequence number is next is not known.
             self._unanswered = True

@@ -47,7 +47,7 @@ def engine_for(
             f"spec.to.{kind.value} is found by Spark, and this operator has no Spark runner: "
             "configure one (TIDEGATE_SPARK_RUNNER), or use another target, such as timestamp",
         )
-    if spec.engine is Engine.DIRECT or spec.until is not None:
+    if spec.engine is Engine.DIRECT or spec.until is not None or spec.dead_letter is not None:
         return Engine.DIRECT
     if spec.engine is Engine.AUTO and (Engine.SPARK not in runners or not gains_by_spark(spec)):
         return Engine.DIRECT

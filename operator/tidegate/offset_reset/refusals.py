@@ -7,6 +7,7 @@ from typing import Final
 from tidegate.connection.allow import (
     GROUP_NOT_ALLOWED,
     TOPIC_NOT_ALLOWED,
+    dead_letter_not_allowed,
     group_not_allowed,
     topic_not_allowed,
 )
@@ -89,7 +90,12 @@ def not_allowed(spec: OffsetResetSpec, live: Live) -> Refusal | None:
         message = topic_not_allowed(live.label, live.allow, selection.topic)
         if message is not None:
             return Refusal(TOPIC_NOT_ALLOWED, message)
-    return None
+    return _dead_letter_not_allowed(spec, live)
+
+
+def _dead_letter_not_allowed(spec: OffsetResetSpec, live: Live) -> Refusal | None:
+    message = dead_letter_not_allowed(live.label, live.allow, "spec.deadLetter.topic", spec.dead_letter_topic)
+    return None if message is None else Refusal(TOPIC_NOT_ALLOWED, message)
 
 
 def plan_not_allowed(spec: OffsetResetSpec, run: Run, live: Live) -> Refusal | None:
@@ -106,7 +112,7 @@ def plan_not_allowed(spec: OffsetResetSpec, run: Run, live: Live) -> Refusal | N
         if message is not None:
             return Refusal(TOPIC_NOT_ALLOWED, message)
     if run.fleet is None:
-        return None
+        return _dead_letter_not_allowed(spec, live)
     named = [selection.topic for selection in selections(spec)] or ["*"]
     for topics in narrowed(named, run.request.allowed_topics):
         if not any(covers(limit, topics) for limit in live.allow.topics):

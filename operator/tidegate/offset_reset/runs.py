@@ -209,6 +209,7 @@ class Runs:
             other=other.connection if other is not None else None,
             other_groups=begun.other_groups if begun is not None else other_groups,
             shown=self.connection_of_job(live, Engine.DIRECT) if live is not None and live.is_foreign else None,
+            dead_letter=str((spec.get("deadLetter") or {}).get("topic", "")),
             hides_values=(spec.get("evidence") or {}).get("showValues") is not True,
             attribution=attribution_of(body, status_of(body), live),
         )

@@ -42,6 +42,8 @@ class Confines:
     topics: tuple[str, ...] | None = None
     other: Connection | None = None
     other_groups: tuple[str, ...] | None = None
+    dead_letter: str | None = None
+    """Where the OffsetReset asks for copies of what it skips, empty for nowhere; ``None``: not known."""
     hides_values: bool = False
     attribution: Attribution | None = None
     """In whose name changes are recorded in the audit log; ``None``: nothing is."""
@@ -118,6 +120,8 @@ def _flaws(run: Run, confines: Confines) -> Iterator[str]:
         and not is_allowed(over_there, confines.other_groups)
     ):
         yield f"it reads group {over_there} of another cluster, which the connection to that does not allow"
+    if confines.dead_letter is not None and request.dead_letter != confines.dead_letter:
+        yield f"it copies records to topic {request.dead_letter or 'none'}, which the resource does not ask for"
     if confines.hides_values and request.evidence.show_values:
         yield "it shows what is in records, which the resource does not ask for"
     if confines.topics is not None:

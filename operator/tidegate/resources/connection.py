@@ -174,6 +174,14 @@ class AllowSpec(ResourceModel):
     ] = ()
     """The Secrets that OffsetBackups and resets may name as credentials for backups in S3. Without this field, none."""
 
+    dead_letter_topics: Annotated[
+        tuple[TopicPattern, ...],
+        Field(max_length=100),
+        unique("must not repeat a pattern: remove the second one"),
+    ] = ()
+    """The topics that resets of this namespace may name as dead-letter topics, as names or patterns with '*'. Without
+    this field, none. Whoever may read such a topic may read the records that are copied there."""
+
     namespaces: Annotated[
         tuple[AllowedNamespace, ...],
         Field(max_length=_NAMESPACES),

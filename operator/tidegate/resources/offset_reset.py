@@ -10,6 +10,7 @@ from pydantic import StrictBool
 
 from tidegate.resources.base import InvalidResource, Problem, SharedConnectionRef, SpecModel, StatusModel, parse_spec
 from tidegate.resources.conditions import Conditions
+from tidegate.resources.dead_letter import MOST_COPIED, DeadLetterSpec
 from tidegate.resources.fields import GroupId, GroupPatterns, TopicPatterns
 from tidegate.resources.replay import UntilSpec
 from tidegate.resources.reset import OF_ONE_GROUP, Engine, ResetOptions, ResetPhase, RunStatus
@@ -53,6 +54,10 @@ class OffsetResetSpec(ResetOptions, _Groups):
     until: UntilSpec | None = None
     """Where the replay ends, and where the group goes on then. It takes Tidegate's agent in every consumer that owns a
     partition of the replay. Without this field, the group reads from the target to the end of the log and goes on."""
+
+    dead_letter: DeadLetterSpec | None = None
+    """Copies the records that the group skips to a dead-letter topic, in the transaction that skips them: either both
+    happen or neither. For resets that skip at most 10 offsets. A record that can't be copied is not skipped."""
 
     @rule(
         "has(self.group) != has(self.groups)",
@@ -102,6 +107,37 @@ class OffsetResetSpec(ResetOptions, _Groups):
             return True
         by_spark = self.engine is Engine.SPARK or self.spark is not None or self.to.kind.needs_spark
         return self.group is not None and not by_spark and self.to.undo is None
+
+    @rule(
+        "!has(self.deadLetter) || (has(self.group) && has(self.partitions) && self.partitions.size() == 1 "
+        "&& self.engine != 'Spark' && !has(self.spark) && !has(self.until) && (has(self.to.offset) "
+        f"|| (has(self.to.shiftBy) && self.to.shiftBy > 0 && self.to.shiftBy <= {MOST_COPIED})))",
+        "deadLetter is for a reset that skips few records of one topic, and that the operator carries out: remove it, "
+        "or use group, one entry of partitions, target offset or a shiftBy from 1 to 10, engine Auto or Direct, and "
+        "neither spark nor until",
+    )
+    def _few_records_are_copied(self) -> bool:
+        if self.dead_letter is None:
+            return True
+        by_spark = self.engine is Engine.SPARK or self.spark is not None
+        one_topic = self.group is not None and self.partitions is not None and len(self.partitions) == 1
+        few = self.to.offset is not None or (self.to.shift_by is not None and 0 < self.to.shift_by <= MOST_COPIED)
+        return one_topic and few and not by_spark and self.until is None
+
+    @rule(
+        "!has(self.deadLetter) || !has(self.partitions) || "
+        "self.partitions.all(each, each.topic != self.deadLetter.topic)",
+        "deadLetter.topic must be another topic than the one that is reset",
+    )
+    def _dead_letters_go_elsewhere(self) -> bool:
+        if self.dead_letter is None or self.partitions is None:
+            return True
+        return all(each.topic != self.dead_letter.topic for each in self.partitions)
+
+    @property
+    def dead_letter_topic(self) -> str:
+        """Where skipped records are copied to; empty: nowhere."""
+        return self.dead_letter.topic if self.dead_letter is not None else ""
 
     @property
     def only_group(self) -> str:

@@ -8,8 +8,10 @@ from typing import Annotated, Final
 from pydantic import Field, StrictBool
 
 from tidegate.resources.base import ResourceModel
+from tidegate.resources.dead_letter import DeadLetterSpec
 from tidegate.resources.durations import parse_duration
 from tidegate.resources.fields import Count, Duration, Timestamp, duration_must
+from tidegate.resources.rules import rule
 
 MAX_STUCK: Final = 20
 SKIP_PREFIX: Final = "skip-"
@@ -35,6 +37,16 @@ class StuckRecordsSpec(ResourceModel):
     """Whether an OffsetReset is created that would skip the record. It changes nothing unless somebody approves it, and
     is deleted once the group gets past the record by itself. None is created where several partitions stand and it
     isn't known which of them holds up the consumer."""
+
+    dead_letter: DeadLetterSpec | None = None
+    """Where the prepared OffsetReset copies the record before the group skips it. Without this field, nowhere."""
+
+    @rule(
+        "!has(self.deadLetter) || self.prepareSkip",
+        "deadLetter is of the OffsetReset that prepareSkip prepares: set prepareSkip, or remove deadLetter",
+    )
+    def _dead_letters_are_of_a_skip(self) -> bool:
+        return self.dead_letter is None or self.prepare_skip
 
 
 class StuckRecord(ResourceModel):

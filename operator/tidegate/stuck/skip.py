@@ -12,6 +12,7 @@ from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any, Final
 
+from tidegate.connection.allow import dead_letter_not_allowed
 from tidegate.connection.freezing import held_back
 from tidegate.kafka.model import TopicPartition
 from tidegate.kube.ports import RESETS, Conflict, Kube, NotFound, Object, label_of, name_of, namespace_of
@@ -91,6 +92,8 @@ class Skips:
 
 def skip_spec(policy: PolicyView, partition: TopicPartition, stuck: Stuck) -> Mapping[str, Any]:
     """Of the OffsetReset that has the group go on behind the record."""
+    spec = policy.spec.stuck_records
+    letters = spec.dead_letter if spec is not None else None
     return {
         "connectionRef": policy.body["spec"]["connectionRef"],
         "group": policy.group,
@@ -102,6 +105,7 @@ def skip_spec(policy: PolicyView, partition: TopicPartition, stuck: Stuck) -> Ma
         "deadline": _KEPT,
         "ttlAfterFinished": _KEPT,
         "evidence": {"level": "Counts"},
+        **({"deadLetter": {"topic": letters.topic}} if letters is not None else {}),
     }
 
 
@@ -110,6 +114,13 @@ def _cannot(policy: PolicyView) -> str:
     why = held_back(policy.live)
     if why is not None:
         return f"No reset is prepared: {why.message}"
+    spec = policy.spec.stuck_records
+    letters = spec.dead_letter if spec is not None else None
+    if letters is not None:
+        path, allow = "spec.stuckRecords.deadLetter.topic", policy.live.allow
+        message = dead_letter_not_allowed(policy.live.label, allow, path, letters.topic)
+        if message is not None:
+            return f"No reset is prepared: {message}"
     problem = reset_name_problem(name_of(policy.body), "skip-000000000000")
     return f"No reset is prepared: {problem}" if problem is not None else ""
 

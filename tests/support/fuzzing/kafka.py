@@ -17,6 +17,7 @@ from tidegate.audit.codec import Unreadable, decode_change, encode_change, line
 from tidegate.audit.records import Action, Actor, Change, Moved, Part, State
 from tidegate.control.records import Ack, Claim, Hold, Limit
 from tidegate.find.checkpoints import Checkpoint, read_checkpoint
+from tidegate.kafka.assignors.user_data import cooperative_generation, sticky_claims
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import TopicPartition
 from tidegate.kafka.offset_records import GroupLog, follow, partition_of, with_tail
@@ -150,6 +151,15 @@ _SUBSCRIPTION: Final = bytes(
 )
 
 
+_CLAIMS: Final = b"\x00\x00\x00\x01\x00\x06orders\x00\x00\x00\x02" + bytes(7) + b"\x01\x00\x00\x00\x07"
+
+
+def _check_claims(read: tuple[frozenset[TopicPartition], int]) -> None:
+    claimed, generation = read
+    assert -PARTITION_MAX - 1 <= generation <= PARTITION_MAX
+    assert all(-PARTITION_MAX - 1 <= partition.partition <= PARTITION_MAX for partition in claimed)
+
+
 def _tokens(data: bytes) -> tuple[str, float]:
     return token_in(data)
 
@@ -252,6 +262,20 @@ TARGETS: Final = (
             ),
         ),
         assigned,
+    ),
+    Target(
+        "sticky-claims",
+        tuple(f"tidegate.kafka.assignors.user_data:{name}" for name in ("sticky_claims", "_partitions", "_length")),
+        (_CLAIMS, _CLAIMS[:-4], bytes(4)),
+        sticky_claims,
+        (),
+        _check_claims,
+    ),
+    Target(
+        "cooperative-generation",
+        ("tidegate.kafka.assignors.user_data:cooperative_generation",),
+        (_CLAIMS[-4:],),
+        cooperative_generation,
     ),
     Target(
         "token-answer",

@@ -88,6 +88,15 @@ def test_where_changes_are_recorded_the_audit_topic_is_written_by_operator_and_j
     assert not {right for right in without if "audit" in right}
 
 
+def test_only_the_operator_writes_dead_letter_topics() -> None:
+    scope = Scope("T", "A", ("payments",), ("orders",), dead_letters=("orders.DLT", "dead-*"))
+    operator, job, consumer = ({str(need.right) for need in needs_of(role, scope)} for role in Role)
+
+    assert operator >= {"Write on topic orders.DLT", "Write on topics that begin with dead-"}
+    assert not {right for right in job | consumer if "DLT" in right or "dead-" in right}
+    assert "Write on topic orders.DLT" in map(str, checkable(needs_of(Role.OPERATOR, scope)))
+
+
 def test_only_what_has_a_name_is_asked_about() -> None:
     rights = checkable(needs_of(Role.OPERATOR, Scope("T", "A", ("*", "a-*", "b"), ("*",))))
 

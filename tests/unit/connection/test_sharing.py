@@ -79,6 +79,7 @@ ALLOW = AllowSpec(
     topics=("orders", "a.*"),
     claims=("disk",),
     secrets=("s3",),
+    dead_letter_topics=("orders.DLT",),
     namespaces=(
         AllowedNamespace(name="team-a", groups=("prod-a-*",), topics=("a.*", "b.*")),
         AllowedNamespace(name="b"),
@@ -92,12 +93,12 @@ def test_the_own_namespace_has_all_of_it_and_one_that_is_not_listed_nothing() ->
     assert allowed_from(AllowSpec(), "kafka", "team-c") is None
 
 
-def test_another_namespace_has_what_both_lists_allow_and_no_claims_or_secrets() -> None:
+def test_another_namespace_has_what_both_lists_allow_and_no_claims_secrets_or_dead_letters() -> None:
     found = allowed_from(ALLOW, "kafka", "team-a")
 
     assert found is not None
     assert (found.groups, found.topics) == (("prod-a-*",), ("a.*",))
-    assert (found.claims, found.secrets, found.namespaces) == ((), (), ())
+    assert (found.claims, found.secrets, found.dead_letter_topics, found.namespaces) == ((), (), (), ())
     assert getattr(allowed_from(ALLOW, "kafka", "b"), "groups", None) == ("prod-*",)
 
 

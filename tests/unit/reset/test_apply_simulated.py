@@ -244,7 +244,12 @@ class World:
             self.clock.after(0.1, self._produce)
 
     def create(
-        self, *, deadline: timedelta = timedelta(minutes=5), until: Until | None = None, **settings: Any
+        self,
+        *,
+        deadline: timedelta = timedelta(minutes=5),
+        until: Until | None = None,
+        dead_letter: str = "",
+        **settings: Any,
     ) -> None:
         rows = tuple(PartitionOffset(p.topic, p.partition, o) for p, o in self.targets.items())
         request = RunRequest(
@@ -256,6 +261,7 @@ class World:
             target=FromFile(rows, "test"),
             settings=ApplySettings(deadline=self.clock.now() + deadline, **settings),
             until=until,
+            dead_letter=dead_letter,
         )
         self.store.create(request)
         self.started_s = self.clock.monotonic()

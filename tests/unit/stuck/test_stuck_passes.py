@@ -316,6 +316,20 @@ def test_none_is_offered_unless_it_is_asked_for_and_then_no_more(world: World) -
     assert world.resets == []
 
 
+def test_the_prepared_reset_copies_the_record_where_the_connection_allows_it(world: World) -> None:
+    world.asks(prepareSkip=True, deadLetter={"topic": "orders.DLT"})
+    world.get_stuck()
+    assert world.resets == []
+    condition = find_condition(world.status.conditions, RECORD_STUCK)
+    assert condition is not None
+    assert "does not allow dead-letter topic orders.DLT" in condition.message
+    allow = world.live.allow.model_copy(update={"dead_letter_topics": ("*.DLT",)})
+    world.live = replace(world.live, allow=allow)
+    world.run(4, world.produce)
+    [prepared] = world.resets
+    assert parse_offset_reset(prepared).dead_letter_topic == "orders.DLT"
+
+
 def test_without_the_feature_nothing_is_left_of_it(world: World) -> None:
     world.get_stuck()
     world.spec.pop("stuckRecords")

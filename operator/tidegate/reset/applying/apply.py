@@ -359,7 +359,7 @@ class GroupReset:
         return RunResult(
             phase=phase,
             reason=reason,
-            message=f"{message}{self._context.audit.note}",
+            message=f"{message}{self._context.dead_letters.note(skipped=self._commits.any)}{self._context.audit.note}",
             finished_at=self._clock.now(),
             way=self._state.way,
             rounds=self._state.round,

@@ -15,6 +15,7 @@ from tidegate.kafka.model import Offsets, TopicPartition
 from tidegate.kafka.ports import GroupTransaction, Kept, OffsetWriter
 from tidegate.reset import marker
 from tidegate.reset.applying.audit import RunAudit
+from tidegate.reset.applying.dead_letters import DeadLetters
 from tidegate.reset.applying.timing import Pace
 from tidegate.reset.model.plan import Plan
 
@@ -26,7 +27,9 @@ class RunCommits:
     that is not known of, because the answer never came; :meth:`fence` and then :meth:`committed_round` tell.
     """
 
-    def __init__(self, kafka: Kafka, pace: Pace, run_uid: str, plan: Plan, audit: RunAudit) -> None:
+    def __init__(
+        self, kafka: Kafka, pace: Pace, run_uid: str, plan: Plan, audit: RunAudit, dead_letters: DeadLetters
+    ) -> None:
         self.group_id = plan.group_id
         self.any = False
         self.unsure = False
@@ -34,6 +37,7 @@ class RunCommits:
         self._kafka = kafka
         self._run_uid = run_uid
         self._audit = audit
+        self._dead_letters = dead_letters
         self._marker_group = marker.marker_group(plan.group_id)
         self._marker_partition = marker.marker_partition(plan) if plan.partitions else None
         self._writer: OffsetWriter = kafka.writer(plan.group_id, transaction_timeout_s=pace.tuning.transaction_s)
@@ -49,8 +53,8 @@ class RunCommits:
         """One transaction; its offsets can be read when this returns. ``hold``: kept meanwhile. ``again``: it was made
         before, and what became of that is not known.
 
-        Tried once, for owners stand still meanwhile. Raises ``Unavailable``, also where the outcome is not known, and
-        ``NotRecorded``.
+        Tried once, for owners stand still meanwhile. Raises ``Unavailable``, also where the outcome is not known,
+        ``NotRecorded`` and ``NotCopied``.
         """
         recorded = self._audit.is_ready and self._committed(targets, round_number, recorded=True, again=again)
         if not recorded:
@@ -62,12 +66,22 @@ class RunCommits:
         with self._writer.transaction() as transaction:
             if recorded and not self._audit.append(transaction, targets, round_number, again=again):
                 return False
+            told = self._was_committed() if again else False
+            if not self.any and not told:
+                self._dead_letters.append(transaction, hanging=told is None)
             transaction.send(self.group_id, targets)
             transaction.send(*self.mark(round_number))
             if not recorded:
                 self._audit.goes_without()
             self.end(transaction, round_number)
         return True
+
+    def _was_committed(self) -> bool | None:
+        """Whether the marker tells that a transaction of the run was committed; ``None``: that is not told. It matters
+        for copies only."""
+        if not self._dead_letters.topic:
+            return False
+        return None if self._marker_undecided(0.0) else self.committed_round() > 0
 
     def wait_shown(self, targets: Offsets, round_number: int, *, hold: Kept | None = None) -> None:
         """Wait until the round's last transaction has taken effect, which is a moment after it was committed.
@@ -76,12 +90,25 @@ class RunCommits:
         next transaction takes offsets only once the one before is over. Raises ``Unavailable``.
         """
         if self.still_open(targets, self.pace.tuning.shown_s, hold=hold):
+            self._settle_copies()
             # Aborted. To both groups, as this may be what decides them (`hangs`).
             with self._writer.transaction() as following:
                 self._audit.abort(following)
                 following.send(self.group_id, targets)
                 following.send(*self.mark(round_number))
             self._marker_undecided(self.pace.tuning.hanging_s, hold)
+
+    def _settle_copies(self) -> None:
+        """Commit nothing but the last transaction's copies, should they hang: what is aborted next would abort them,
+        and the offsets may be visible already. Raises ``Unavailable``."""
+        if not self._dead_letters.topic:
+            return
+        with self._writer.transaction() as settling:
+            self._dead_letters.include(settling)
+            try:
+                settling.commit()
+            except OutcomeUnknown as error:
+                raise Unavailable(f"whether the copies are settled is not known: {error}") from error
 
     def hangs(self, partitions: Collection[TopicPartition]) -> bool:
         """Whether the run's last transaction, of these partitions, may show no outcome although it was ended
@@ -105,6 +132,7 @@ class RunCommits:
         if self.still_open(everything, self.pace.tuning.hanging_s):
             with self._writer.transaction() as dropping:
                 self._audit.abort(dropping)
+                self._dead_letters.decide(dropping)
                 dropping.send(self.group_id, targets)
                 dropping.send(*self.mark(1))
 

@@ -7,6 +7,7 @@ from tidegate.cluster import Kafka
 from tidegate.reset.applying.audit import RunAudit
 from tidegate.reset.applying.claim import RENEW_S, GroupClaim
 from tidegate.reset.applying.commits import RunCommits
+from tidegate.reset.applying.dead_letters import DeadLetters
 from tidegate.reset.applying.gates import RunGates, hold_of
 from tidegate.reset.applying.group_view import GroupView
 from tidegate.reset.applying.joins import Joins
@@ -41,7 +42,8 @@ class RunContext:
         self.hold_s = in_flight + tuning.margin_s if in_flight > 0 else 0.0
         self.state = RunState(plan, plan.targets, gated=any(entry.way is Way.GATED for entry in run.journal))
         self.audit = RunAudit(kafka, self.pace, run, attempt, self.state)
-        self.commits = RunCommits(kafka, self.pace, request.run_uid, plan, self.audit)
+        self.dead_letters = DeadLetters(kafka, request, plan, self.state)
+        self.commits = RunCommits(kafka, self.pace, request.run_uid, plan, self.audit, self.dead_letters)
         self.times = Times()
         self.claim = GroupClaim(kafka, self.pace, self.group_id, request.run_uid, hold.reason, self._tell_behind)
         self.pace.still_ours = self.claim.check

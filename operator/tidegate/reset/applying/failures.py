@@ -35,6 +35,13 @@ class NotRecorded(Exception):
         )
 
 
+class NotCopied(Exception):
+    """What would be skipped can't be copied to the dead-letter topic, so it is not skipped."""
+
+    def __init__(self, topic: str, why: str) -> None:
+        super().__init__(f"what is to be skipped can't be copied to dead-letter topic {topic}: {why}")
+
+
 class NeedsAgents(Exception):
     """A replay is to end, and an owner runs no agent by now, so that nothing would end it."""
 
@@ -42,13 +49,23 @@ class NeedsAgents(Exception):
         super().__init__(f"the replay would not end: {why}, and only the agent ends it")
 
 
-FAILURES: Final = (KafkaFailure, DeadlinePassed, DidNotHold, NotReady, PlanOutdated, NotRecorded, NeedsAgents)
+FAILURES: Final = (
+    KafkaFailure,
+    DeadlinePassed,
+    DidNotHold,
+    NotReady,
+    PlanOutdated,
+    NotRecorded,
+    NotCopied,
+    NeedsAgents,
+)
 
 _REASONS: Final[tuple[tuple[type[Exception], str], ...]] = (
     (DeadlinePassed, "DeadlineExceeded"),
     (DidNotHold, "Overwritten"),
     (PlanOutdated, "PlanOutdated"),
     (NotRecorded, "NotRecorded"),
+    (NotCopied, "NotCopied"),
     (NotReady, "GroupNotReady"),
     (NeedsAgents, "NeedsAgents"),
     (NotAuthorized, "NotAuthorized"),

@@ -59,6 +59,7 @@ class Recovery:
             if last.putting_back:
                 offsets = self._context.plan.ends if last.putting_back == CONTINUED else self._journal.offsets_before()
                 self._state.putting_back = self._state.putting_back or (last.putting_back, last.message)
+            self._context.dead_letters.gather_again(self._state.before)
             self._commits.commit({p: offsets[p] for p in last.pending if p in offsets}, last.round, again=True)
             self._made_again = True
         self._found_round = self._commits.committed_round()

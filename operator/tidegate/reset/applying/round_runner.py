@@ -28,6 +28,7 @@ class RoundRunner:
         self._view = context.view
         self._journal = context.journal
         self._commits = context.commits
+        self._dead_letters = context.dead_letters
         self._claim = context.claim
         self._sequences = context.sequences
         self._handed_over = NO_PARTITIONS
@@ -74,6 +75,7 @@ class RoundRunner:
             self._state.way = choice.way
         if not self._commits.any:
             self._look_before()
+            self._dead_letters.gather(self._state.before, self._state.targets)
         owners = group.owners(pending)
         self._journal.tell_round(ResetPhase.PAUSING if owners else ResetPhase.APPLYING, pending, choice, owners)
 

@@ -133,3 +133,5 @@ class RunRequest:
     limits: PlanLimits | None = None
     until: Until | None = None
     """The replay ends."""
+    dead_letter: str = ""
+    """The topic to which the records that are skipped are copied in the same transaction; empty: nowhere."""

@@ -113,13 +113,15 @@ class FromBackup:
 class Undo:
     """Where the group stood before an earlier run. ``topic_ids`` are those of that run: a recreated topic is refused.
 
-    ``before`` lists only partitions that had a commit; ``absent`` those that had none.
+    ``before`` lists only partitions that had a commit; ``absent`` those that had none. ``dead_letter``: where that run
+    has copied what it skipped; empty: nowhere.
     """
 
     run_id: str
     before: tuple[PartitionOffset, ...]
     absent: tuple[TopicPartition, ...] = ()
     topic_ids: tuple[tuple[str, str], ...] = ()
+    dead_letter: str = ""
     kind: Literal["undo"] = "undo"
 
 

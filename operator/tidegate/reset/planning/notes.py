@@ -73,9 +73,20 @@ def notes_on(asked: Asked, measured: Measured, plan: Plan, now: datetime) -> lis
             _note_static(asked.group, plan),
             _note_in_flight(asked, plan),
             _note_nothing_moves(plan),
+            _note_copies_stay(asked),
         )
         if note is not None
     ]
+
+
+def _note_copies_stay(asked: Asked) -> str | None:
+    target = asked.request.target
+    if not isinstance(target, Undo) or not target.dead_letter:
+        return None
+    return (
+        f"Run {target.run_id} has copied what it skipped to dead-letter topic {target.dead_letter}: the copies stay "
+        "there, so who processes them as well does it twice"
+    )
 
 
 def _note_new_group(asked: Asked) -> str | None:

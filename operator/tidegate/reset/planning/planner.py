@@ -13,6 +13,7 @@ from tidegate.reset.model.plan import Plan
 from tidegate.reset.model.request import RunRequest
 from tidegate.reset.model.targets import Findings, FromBackup, FromCluster, FromGroup, ToRecord
 from tidegate.reset.planning.checks import Asked, check, kinds_written
+from tidegate.reset.planning.dead_letters import with_dead_letters
 from tidegate.reset.planning.measured import Measured
 from tidegate.reset.planning.plan import build_plan, span_ends, with_spans
 from tidegate.reset.planning.refusals import PlanRefused
@@ -45,6 +46,8 @@ def make_plan(request: RunRequest, kafka: ClusterReader, now: datetime, *, findi
     ends = kafka.offsets_at(dict.fromkeys(partitions, until)) if until is not None else {}
     measured = Measured(committed, kafka.log_bounds(partitions), found, asked.other, findings, ends)
     plan = build_plan(asked, measured, now)
+    if request.dead_letter:
+        plan = with_dead_letters(plan, request.dead_letter, kafka.topics([request.dead_letter]))
 
     spans = span_ends(plan)
     if not spans.first:

@@ -32,6 +32,9 @@ NEEDS_AGENTS: Final = "NeedsAgents"
 
 NOTHING_TO_REPLAY: Final = "NothingToReplay"
 
+NOT_COPIED: Final = "NotCopied"
+"""What would be skipped can't be copied to the dead-letter topic, so it is not skipped."""
+
 BACKUP_NOT_FOUND: Final = "BackupNotFound"
 
 BAD_EXPRESSION: Final = "BadExpression"

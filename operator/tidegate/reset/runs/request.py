@@ -151,6 +151,7 @@ def undo_target(run_id: str, run: Run | None) -> Target | Refusal:
         before=before,
         absent=tuple(p.topic_partition for p in run.plan.partitions if p.topic_partition not in had),
         topic_ids=tuple(sorted({(p.topic, p.topic_id) for p in run.plan.partitions})),
+        dead_letter=run.request.dead_letter,
     )
 
 
@@ -191,6 +192,7 @@ def make_request(
         observed=observed,
         limits=limits,
         until=None if spec.until is None else until_asked(spec.until),
+        dead_letter=spec.dead_letter_topic,
     )
 
 

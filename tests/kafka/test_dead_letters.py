@@ -1,0 +1,270 @@
+"""Skipped records on a real broker: their copies are what was written, are there once, and without one nothing is
+skipped."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as ClientTopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+
+from devstack import KafkaCluster
+from support.dying_writer import CALLS, execute_and_die
+from support.stack_fixtures import MakeTopic, Unique
+from tidegate.clock import SystemClock
+from tidegate.kafka.connection import Connection
+from tidegate.kafka.model import Range, Record, TopicPartition
+from tidegate.kafka_client.client import KafkaClient
+from tidegate.kafka_client.transaction import KafkaTransaction
+from tidegate.reset.directory_store import DirectoryRunStore
+from tidegate.reset.model.request import ApplySettings, RunRequest, Selection
+from tidegate.reset.model.result import RunResult
+from tidegate.reset.model.targets import ToOffset
+from tidegate.reset.runs import job
+from tidegate.resources.reset import ResetPhase
+
+pytestmark = pytest.mark.at_once(6)
+
+AT_MS = 1_700_000_000_123
+HEADERS = [("trace", b"\x00\xff"), ("trace", None), ("empty", b"")]
+
+
+@dataclass
+class Scene:
+    """A group without members, which stands at offset 0 of partition 2; and a dead-letter topic of two partitions."""
+
+    bootstrap: str
+    kafka: KafkaClient
+    group: str
+    source: TopicPartition
+    letters: str
+    store: DirectoryRunStore
+    folder: Path
+
+    @property
+    def copied_to(self) -> TopicPartition:
+        return TopicPartition(self.letters, 0)
+
+    def write(self, *values: bytes | None, key: bytes | None = b"key", **settings: Any) -> None:
+        producer = Producer({"bootstrap.servers": self.bootstrap, "log_level": 0, **settings})
+        for value in values:
+            producer.produce(
+                self.source.topic, value, key, partition=self.source.partition, timestamp=AT_MS, headers=HEADERS
+            )
+        assert producer.flush(20) == 0
+
+    def transaction(self, name: str, *, ends: bool | None) -> Producer:
+        """``ends``: whether it is committed; ``None``: it stays open."""
+        producer = Producer({"bootstrap.servers": self.bootstrap, "log_level": 0, "transactional.id": name})
+        producer.init_transactions(20)
+        producer.begin_transaction()
+        producer.produce(self.source.topic, b"in a transaction", b"key", partition=self.source.partition)
+        assert producer.flush(20) == 0
+        if ends is not None:
+            (producer.commit_transaction if ends else producer.abort_transaction)(20)
+        return producer
+
+    def create(self, offset: int, *, letters: str | None = None, manual: bool = False) -> None:
+        self.kafka.writer(self.group, transaction_timeout_s=5).alter(self.group, {self.source: 0})
+        self.store.create(
+            RunRequest(
+                run_uid=f"{self.group}/skip",
+                run_id="skip",
+                group_id=self.group,
+                connection=Connection(self.bootstrap),
+                selections=(Selection(self.source.topic, frozenset({self.source.partition})),),
+                target=ToOffset(offset),
+                settings=ApplySettings(deadline=datetime.now(UTC) + timedelta(minutes=2)),
+                manual_approval=manual,
+                dead_letter=self.letters if letters is None else letters,
+            )
+        )
+
+    def execute(self) -> RunResult:
+        result = job.execute(self.store, self.kafka, SystemClock())
+        assert result is not None
+        return result
+
+    def committed(self) -> int:
+        return self.kafka.committed(self.group)[self.source]
+
+    def copies(self) -> tuple[Record, ...]:
+        """As who reads committed records is given them; none is undecided."""
+        found: list[Record] = []
+        for number in range(2):
+            partition = TopicPartition(self.letters, number)
+            end = self.kafka.log_bounds([partition])[partition].latest
+            assert self.kafka.last_stable_offsets([partition])[partition] == end
+            found += self.kafka.records(partition, Range(0, end), committed=True, most_bytes=10**9)
+        return tuple(found)
+
+
+@pytest.fixture
+def scene(kafka: KafkaCluster, make_topic: MakeTopic, unique: Unique, tmp_path: Path) -> Iterator[Scene]:
+    with closing(KafkaClient(Connection(kafka.bootstrap))) as client:
+        source, letters = TopicPartition(make_topic(3), 2), make_topic(2)
+        store = DirectoryRunStore(tmp_path, "run")
+        yield Scene(kafka.bootstrap, client, unique("group"), source, letters, store, tmp_path)
+
+
+def origin(scene: Scene, offset: int) -> list[tuple[str, bytes]]:
+    told = {
+        "topic": scene.source.topic,
+        "partition": "2",
+        "offset": str(offset),
+        "group": scene.group,
+        "reset": "skip",
+        "run": f"{scene.group}/skip",
+    }
+    return [(f"__tidegate.errors.{name}", text.encode()) for name, text in told.items()]
+
+
+def test_copies_are_what_was_written_however_it_was_written(scene: Scene, unique: Unique) -> None:
+    codecs = ("none", "gzip", "snappy", "lz4", "zstd")
+    large = bytes(range(256)) * 3600  # less than max.message.bytes at its default, and hardly smaller in a batch
+    for codec in codecs:
+        scene.write(codec.encode() * 50, **{"compression.type": codec})
+    scene.write(None, key=b"a tombstone")
+    scene.write(b"", large, key=None)
+    scene.transaction(unique("tx"), ends=True)
+    scene.create(9)
+
+    result = scene.execute()
+
+    assert result.phase is ResetPhase.SUCCEEDED, result
+    assert "9 record(s) were copied to dead-letter topic" in result.message
+    assert scene.committed() == 9
+    # By another client than the one that has copied them.
+    reader = Consumer(
+        {"bootstrap.servers": scene.bootstrap, "group.id": unique("reader"), "isolation.level": "read_committed"}
+    )
+    reader.assign([ClientTopicPartition(scene.letters, 0, 0)])
+    messages = reader.consume(9, 30)
+    reader.close()
+    values = [codec.encode() * 50 for codec in codecs]
+    assert [m.value() for m in messages] == [*values, None, b"", large, b"in a transaction"]
+    assert [m.key() for m in messages] == [b"key"] * 5 + [b"a tombstone", None, None, b"key"]
+    assert [m.timestamp()[1] for m in messages[:8]] == [AT_MS] * 8
+    assert [m.headers() for m in messages[:8]] == [[*HEADERS, *origin(scene, at)] for at in range(8)]
+    assert messages[8].headers() == origin(scene, 8)
+
+
+@pytest.mark.parametrize(
+    ("call", "when"),
+    [
+        (call, when) if (call, when) in (("commit", "before"), ("commit", "after"))
+        else pytest.param(call, when, marks=pytest.mark.nightly)
+        for call in CALLS
+        for when in ("before", "after")
+    ],
+)  # fmt: skip
+def test_a_record_is_copied_once_wherever_the_writer_is_killed(call: str, when: str, scene: Scene) -> None:
+    scene.write(b"poison", b"fine")
+    scene.create(1)
+    execute_and_die(scene.folder, "run", call, when)
+
+    result = scene.execute()
+
+    assert result.phase is ResetPhase.SUCCEEDED, result
+    assert "copied to dead-letter topic" in result.message
+    assert scene.committed() == 1
+    [copied] = scene.copies()
+    assert (copied.key, copied.value, copied.at_ms) == (b"key", b"poison", AT_MS)
+    assert list(copied.headers) == [*HEADERS, *origin(scene, 0)]
+
+
+def _gone(scene: Scene) -> None:
+    admin = AdminClient({"bootstrap.servers": scene.bootstrap})
+    [deleted] = admin.delete_records([ClientTopicPartition(scene.source.topic, scene.source.partition, 1)]).values()
+    deleted.result(20)
+
+
+def _small(scene: Scene) -> None:
+    small = ConfigResource(ResourceType.TOPIC, scene.letters, {"max.message.bytes": "1000"})
+    admin = AdminClient({"bootstrap.servers": scene.bootstrap})
+    [altered] = admin.alter_configs([small]).values()
+    altered.result(20)
+
+
+def _no_topic(scene: Scene) -> None:
+    admin = AdminClient({"bootstrap.servers": scene.bootstrap})
+    [deleted] = admin.delete_topics([scene.letters]).values()
+    deleted.result(20)
+
+
+def _as_it_is(_scene: Scene) -> None:
+    """The record itself is what can't be copied."""
+
+
+Write = Callable[[Scene, str], object]
+CANNOT: dict[str, tuple[Write, Callable[[Scene], None], str]] = {
+    "aborted": (
+        lambda scene, name: scene.transaction(name, ends=False),
+        _as_it_is,
+        "of a transaction that was aborted",
+    ),
+    "open": (lambda scene, name: scene.transaction(name, ends=None), _as_it_is, "of a transaction that is still open"),
+    "gone": (lambda scene, _: scene.write(b"poison", b"fine"), _gone, "has been deleted up to offset 1"),
+    "too large": (lambda scene, _: scene.write(os.urandom(5000)), _small, "MessageSizeTooLargeError"),
+    "no topic": (lambda scene, _: scene.write(b"poison"), _no_topic, "there is no such topic"),
+}
+
+
+@pytest.mark.parametrize("what", CANNOT)
+def test_what_cannot_be_copied_is_not_skipped(what: str, scene: Scene, unique: Unique) -> None:
+    write, spoil, said = CANNOT[what]
+    kept = write(scene, unique("tx"))
+    scene.create(1, manual=True)
+    assert job.execute(scene.store, scene.kafka, SystemClock()) is None  # the plan waits
+    spoil(scene)
+    scene.store.approve()
+
+    result = scene.execute()
+
+    assert (result.phase, result.reason) == (ResetPhase.FAILED, "NotCopied"), result
+    assert said in result.message
+    assert result.message.endswith("Nothing was changed")
+    assert scene.committed() == 0
+    if what != "no topic":
+        assert scene.copies() == ()
+    del kept
+
+
+@pytest.mark.nightly
+def test_the_leader_of_the_dead_letter_topic_dies_as_it_is_written(
+    kafka3: KafkaCluster, make_topic3: MakeTopic, unique: Unique, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = TopicPartition(make_topic3(3, replication_factor=3), 2)
+    letters = make_topic3(2, replication_factor=3)
+    killed: list[int] = []
+    copy = KafkaTransaction.copy
+
+    def dying(transaction: KafkaTransaction, partition: TopicPartition, *args: Any, **named: Any) -> None:
+        if not killed:
+            metadata = AdminClient({"bootstrap.servers": kafka3.bootstrap}).list_topics(letters, 20)
+            killed.append(metadata.topics[letters].partitions[partition.partition].leader)
+            kafka3.kill(killed[0])
+        copy(transaction, partition, *args, **named)
+
+    monkeypatch.setattr(KafkaTransaction, "copy", dying)
+    with closing(KafkaClient(Connection(kafka3.bootstrap))) as client:
+        store = DirectoryRunStore(tmp_path, "run")
+        scene = Scene(kafka3.bootstrap, client, unique("group"), source, letters, store, tmp_path)
+        scene.write(b"poison", b"fine")
+        scene.create(1)
+
+        result = scene.execute()
+
+        kafka3.restart(killed[0])
+        assert result.phase is ResetPhase.SUCCEEDED, result
+        assert scene.committed() == 1
+        [copied] = scene.copies()
+        assert copied.value == b"poison"
