@@ -102,7 +102,7 @@ def merged(ours: Remembered, earlier: Remembered) -> Remembered:
         if known is not None and known.topic_id == theirs.topic_id:
             initial, settled = max(known.initial, theirs.initial), max(known.settled, theirs.settled)
             topics[name] = replace(known, initial=initial, settled=settled).settle(known.above | theirs.above)
-        elif known is None or known.before != theirs.topic_id:
+        elif known is None or not known.is_before(theirs.topic_id):
             topics[name] = theirs if known is None or theirs.before else replace(theirs, before=known.topic_id)
     counts = Counts(
         max(ours.counts.starts_committed, earlier.counts.starts_committed),

@@ -16,11 +16,15 @@ from typing import Final, Self
 from tidegate.kafka.model import Topic, TopicPartition
 
 
+_MOST_BEFORE: Final = 5
+
+
 @dataclass(frozen=True, slots=True)
 class KnownTopic:
     """``initial``: how many partitions were there at the first discovery. ``settled``: all below it are taken care of.
 
-    ``before``: the id of the topic of this name that was removed, empty for none; a broker that lags may still show it.
+    ``before``: the ids of the topics of this name that were removed, the newest few, with spaces between them; a broker
+    that lags may still show one of them.
     ``above``: numbers above ``settled`` that are taken care of: their owners have begun where they should, and must not
     be sent back because of one below.
     """
@@ -30,6 +34,15 @@ class KnownTopic:
     settled: int
     before: str = ""
     above: frozenset[int] = frozenset()
+
+    def is_before(self, topic_id: str) -> bool:
+        """Whether a topic of the name had this id before."""
+        return topic_id in self.before.split()
+
+    def made_anew(self, topic_id: str) -> Self:
+        """Another one took its name."""
+        before = [*self.before.split(), self.topic_id][-_MOST_BEFORE:]
+        return type(self)(topic_id, 0, 0, before=" ".join(before))
 
     @property
     def known(self) -> int:
@@ -88,10 +101,10 @@ def discover(state: DiscoveryState, seen: Mapping[str, Topic], existed: Mapping[
             before = max(existed.get(topic.topic_id, 0), gone.pop(topic.topic_id, 0))
             initial = max(before, topic.partitions if first else 0)
             known = KnownTopic(topic.topic_id, initial, initial)
-        elif known.before == topic.topic_id:
+        elif known.is_before(topic.topic_id):
             continue
         elif known.topic_id != topic.topic_id:
-            known = KnownTopic(topic.topic_id, 0, 0, before=known.topic_id)
+            known = known.made_anew(topic.topic_id)
         topics[name] = known
         unsettled = (number for number in range(known.settled, topic.partitions) if not known.is_settled(number))
         new += [TopicPartition(name, number) for number in unsettled]
