@@ -15,7 +15,6 @@ from typing import Final, Self
 
 from tidegate.kafka.model import Topic, TopicPartition
 
-
 _MOST_BEFORE: Final = 5
 
 
