@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -355,15 +356,41 @@ def test_a_successor_beside_a_members_transaction_does_not_skip_without_a_copy(
     assert member.send_offsets(GROUP, {STUCK: world.targets[STUCK] - 1}, None)
     _compacted(world)
     world.clock.after(60.0, lambda: member.end(commit=False))
-    again: list[bool] = []
-    commit = RunCommits.commit
-    monkeypatch.setattr(RunCommits, "commit", lambda *args, **named: (again.append(True), commit(*args, **named)))
+    looked_the_same: list[bool] = []
+    hangs = RunCommits.hangs
+
+    def told(*args: Any) -> bool:
+        looked_the_same.append(hangs(*args))
+        return looked_the_same[-1]
+
+    monkeypatch.setattr(RunCommits, "hangs", told)
 
     result = world.execute()
 
-    assert again
+    assert looked_the_same == [True]
     assert result is not None
-    assert result.phase is ResetPhase.FAILED, result
+    assert (result.phase, result.reason) == (ResetPhase.FAILED, "NotCopied"), result
     assert "there is no record from orders-1@" in result.message
+    assert result.message.endswith("Nothing was changed")
     assert not copies(world.kafka)
     assert world.kafka.committed(GROUP)[STUCK] == world.targets[STUCK] - 1
+
+
+@pytest.mark.parametrize("kind", STRATEGIES, ids=lambda k: k.name)
+def test_a_successor_beside_a_members_transaction_does_not_copy_again(kind: Kind, tmp_path: Path) -> None:
+    """What the dead writer has left undecided looks the same; but its marker tells that it was committed."""
+    whole = Process()
+    at_a_record(kind, tmp_path / "whole").execute(whole)
+    world = at_a_record(kind, tmp_path / "run")
+    with pytest.raises(Killed):
+        world.execute(Process(whole.calls.index("kafka.writer.transaction.commit") + 1, after=True))
+    world.clock.sleep(1.0)
+    member = FakeProducer(world.kafka, timeout_s=600.0)
+    assert member.send_offsets(GROUP, {STUCK: world.targets[STUCK] - 1}, None)
+    world.clock.after(12.0, lambda: member.end(commit=False))
+
+    result = world.execute()
+
+    assert result is not None
+    assert result.phase is ResetPhase.SUCCEEDED, result
+    check_copied_once(world)
