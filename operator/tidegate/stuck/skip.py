@@ -117,8 +117,8 @@ def _cannot(policy: PolicyView) -> str:
     spec = policy.spec.stuck_records
     letters = spec.dead_letter if spec is not None else None
     if letters is not None:
-        path, allow = "spec.stuckRecords.deadLetter.topic", policy.live.allow
-        message = dead_letter_not_allowed(policy.live.label, allow, path, letters.topic)
+        path, live = "spec.stuckRecords.deadLetter.topic", policy.live
+        message = dead_letter_not_allowed(live.label, live.allow, live.own_topics, path, letters.topic)
         if message is not None:
             return f"No reset is prepared: {message}"
     problem = reset_name_problem(name_of(policy.body), "skip-000000000000")

@@ -84,7 +84,7 @@ class RunCommits:
         return None if self._marker_undecided(0.0) else self.committed_round() > 0
 
     def is_known_aborted(self) -> bool:
-        """Whether the marker of a run that copies tells that none of its transactions was committed. Then the run copies
+        """Whether the marker of a run that copies tells that none of its transactions was committed. Then it copies
         anew, or ends where it can't; whatever of it hangs may only be aborted."""
         return bool(self._dead_letters.topic) and self._was_committed() is False
 
