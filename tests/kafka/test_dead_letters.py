@@ -157,6 +157,18 @@ def test_copies_are_what_was_written_however_it_was_written(scene: Scene, unique
     assert messages[8].headers() == origin(scene, 8)
 
 
+def test_records_go_where_each_fits_also_where_all_of_them_together_do_not(scene: Scene) -> None:
+    values = [os.urandom(3000) for _ in range(4)]
+    scene.write(*values, **{"batch.size": 1})
+    set_letters(scene, "max.message.bytes", "4000")
+    scene.create(4)
+
+    result = scene.execute()
+
+    assert result.phase is ResetPhase.SUCCEEDED, result
+    assert [record.value for record in scene.copies()] == values
+
+
 @pytest.mark.parametrize(
     ("call", "when"),
     [
@@ -188,9 +200,13 @@ def _gone(scene: Scene) -> None:
 
 
 def _small(scene: Scene) -> None:
-    small = ConfigResource(ResourceType.TOPIC, scene.letters, {"max.message.bytes": "1000"})
+    set_letters(scene, "max.message.bytes", "1000")
+
+
+def set_letters(scene: Scene, name: str, value: str) -> None:
+    changed = ConfigResource(ResourceType.TOPIC, scene.letters, {name: value})
     admin = AdminClient({"bootstrap.servers": scene.bootstrap})
-    [altered] = admin.alter_configs([small]).values()
+    [altered] = admin.alter_configs([changed]).values()
     altered.result(20)
 
 
@@ -214,6 +230,16 @@ CANNOT: dict[str, tuple[Write, Callable[[Scene], None], str]] = {
     "open": (lambda scene, name: scene.transaction(name, ends=None), _as_it_is, "of a transaction that is still open"),
     "gone": (lambda scene, _: scene.write(b"poison", b"fine"), _gone, "has been deleted up to offset 1"),
     "too large": (lambda scene, _: scene.write(os.urandom(5000)), _small, "MessageSizeTooLargeError"),
+    "old": (
+        lambda scene, _: scene.write(b"poison"),
+        lambda scene: set_letters(scene, "retention.ms", "604800000"),
+        "is older than topic",
+    ),
+    "compacted": (
+        lambda scene, _: scene.write(b"poison"),
+        lambda scene: set_letters(scene, "cleanup.policy", "compact"),
+        "is compacted",
+    ),
     "no topic": (lambda scene, _: scene.write(b"poison"), _no_topic, "there is no such topic"),
 }
 

@@ -99,6 +99,16 @@ class Record:
         return len(self.key or b"") + len(self.value or b"") + names
 
 
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """For how long a topic keeps records. ``retention_ms``: since a record's timestamp, −1 without a limit;
+    ``by_append_time``: the broker sets the timestamps."""
+
+    is_compacted: bool = False
+    retention_ms: int = -1
+    by_append_time: bool = False
+
+
 class GroupType(StrEnum):
     """``org.apache.kafka.common.GroupType``; ``SIMPLE`` is a group that has offsets and never had members."""
 

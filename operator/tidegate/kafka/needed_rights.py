@@ -126,6 +126,12 @@ def _resets(scope: Scope) -> Iterator[Need]:
 def _dead_letters(scope: Scope) -> Iterator[Need]:
     for topic in scope.dead_letters:
         yield Need(_named("Write", Resource.TOPIC, topic), "copies of records that a group skips (deadLetter)")
+        unseen = "you see to it yourself that the topic keeps the copies"
+        yield Need(
+            _named("DescribeConfigs", Resource.TOPIC, topic),
+            "refusing copies that the topic's retention or compaction would remove",
+            unless=unseen,
+        )
 
 
 def _recording(scope: Scope) -> Iterator[Need]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import pytest
 from support.fake_kafka import FakeKafka, FakeProducer
 from support.killed import Killed
 from tidegate.kafka.errors import Refused
-from tidegate.kafka.model import Record, TopicPartition
+from tidegate.kafka.model import Keeping, Record, TopicPartition
 from tidegate.kafka.rights import on_topics
 from tidegate.reset.applying.commits import RunCommits
 from tidegate.reset.applying.dead_letters import MOST_BYTES
@@ -250,6 +250,15 @@ def _without_topic(world: World) -> None:
     world.kafka.delete_topic(LETTERS)
 
 
+def _older_than_kept(world: World) -> None:
+    world.kafka.kept_for[LETTERS] = Keeping(retention_ms=1000)
+    world.clock.sleep(2.0)
+
+
+def _compacted_letters(world: World) -> None:
+    world.kafka.kept_for[LETTERS] = Keeping(is_compacted=True)
+
+
 def _refused(world: World) -> None:
     world.kafka.fail("copy", Refused("MessageSizeTooLargeError"))
 
@@ -262,6 +271,8 @@ CANNOT: dict[str, tuple[Callable[[World], None], str, str]] = {
     "large": (_too_large, "NotCopied", "more than 4,194,304 bytes"),
     "right": (_without_right, "NotAuthorized", "Write on topic orders.DLT"),
     "topic": (_without_topic, "NotCopied", "there is no such topic"),
+    "old": (_older_than_kept, "NotCopied", "is older than topic orders.DLT keeps records (retention.ms is 1000)"),
+    "letters compacted": (_compacted_letters, "NotCopied", "is compacted"),
     "refused": (_refused, "NotCopied", "MessageSizeTooLargeError"),
 }
 
@@ -288,6 +299,79 @@ def test_what_cannot_be_copied_is_not_skipped(what: str, kind: Kind, tmp_path: P
     assert world.kafka.committed(GROUP) == before
     if what != "topic":
         assert not copies(world.kafka)
+
+
+@pytest.mark.parametrize(
+    "kept", [Keeping(retention_ms=3_600_000), Keeping(retention_ms=1000, by_append_time=True), Keeping()]
+)
+def test_a_topic_that_keeps_the_copy_is_copied_to(kept: Keeping, tmp_path: Path) -> None:
+    world = at_a_record(MANAGED, tmp_path)
+    world.kafka.kept_for[LETTERS] = kept
+    world.clock.sleep(2.0)
+
+    result = world.execute()
+
+    assert result is not None
+    assert result.phase is ResetPhase.SUCCEEDED, result
+    check_copied_once(world)
+
+
+@dataclass
+class Meanwhile(Process):
+    """A writer during whose ``at``-th call, just before it, something else is done."""
+
+    at: int = 0
+    do: Callable[[], object] = lambda: None
+
+    def call(self, name: str, do: Callable[[], Any]) -> Any:
+        if len(self.calls) + 1 == self.at:
+            self.do()
+        return super().call(name, do)
+
+
+def _goes_back(world: World) -> None:
+    world.kafka.commit_directly(GROUP, {STUCK: world.targets[STUCK] - 2})
+
+
+def _is_forgotten(world: World) -> None:
+    del world.kafka._groups[GROUP].committed[STUCK]
+
+
+@pytest.mark.parametrize("kind", STRATEGIES, ids=lambda k: k.name)
+@pytest.mark.parametrize("what", [_goes_back, _is_forgotten])
+def test_no_more_is_skipped_than_was_read(what: Callable[[World], None], kind: Kind, tmp_path: Path) -> None:
+    """The group goes back between the look at its records and the transaction."""
+    whole = Process()
+    at_a_record(kind, tmp_path / "whole").execute(whole)
+    world = at_a_record(kind, tmp_path / "run")
+
+    result = world.execute(Meanwhile(at=whole.calls.index("kafka.writer.transaction") + 1, do=lambda: what(world)))
+
+    assert result is not None
+    assert (result.phase, result.reason) == (ResetPhase.FAILED, "NotCopied"), result
+    assert "has gone back" in result.message
+    assert world.kafka.committed(GROUP).get(STUCK) != world.targets[STUCK]
+    assert not copies(world.kafka)
+
+
+def test_records_of_a_topic_that_was_created_again_are_not_copied_for_the_old_ones(tmp_path: Path) -> None:
+    whole = Process()
+    at_a_record(MANAGED, tmp_path / "whole").execute(whole)
+    world = at_a_record(MANAGED, tmp_path / "run")
+
+    def create_again() -> None:
+        log = world.kafka._topics[TOPIC].logs
+        world.kafka.delete_topic(TOPIC)
+        world.kafka.create_topic(TOPIC, len(log))
+        world.kafka._topics[TOPIC].logs[:] = log
+        world.kafka.commit_directly(GROUP, {STUCK: world.targets[STUCK] - 1})
+
+    result = world.execute(Meanwhile(at=whole.calls.index("kafka.lacking"), do=create_again))
+
+    assert result is not None
+    assert (result.phase, result.reason) == (ResetPhase.FAILED, "NotCopied"), result
+    assert "topic orders was deleted or created again since the plan was made" in result.message
+    assert not copies(world.kafka)
 
 
 def plan_refusal(folder: Path, **asked: object) -> RunResult:
