@@ -193,6 +193,19 @@ def test_a_record_is_copied_once_wherever_the_writer_is_killed(call: str, when: 
     assert list(copied.headers) == [*HEADERS, *origin(scene, 0)]
 
 
+class NotText(str):
+    """As the name of a header: bytes that no client of Kafka's writes."""
+
+    def encode(self, *_: Any) -> bytes:
+        return b"\xff\xfe"
+
+
+def _with_a_header_that_is_no_text(scene: Scene, _name: str) -> None:
+    with scene.kafka.writer(scene.group, transaction_timeout_s=5).transaction() as transaction:
+        transaction.copy(scene.source, [Record(0, AT_MS, b"key", b"poison", ((NotText("-"), b"value"),))])
+        transaction.commit()
+
+
 def _gone(scene: Scene) -> None:
     admin = AdminClient({"bootstrap.servers": scene.bootstrap})
     [deleted] = admin.delete_records([ClientTopicPartition(scene.source.topic, scene.source.partition, 1)]).values()
@@ -240,6 +253,7 @@ CANNOT: dict[str, tuple[Write, Callable[[Scene], None], str]] = {
         lambda scene: set_letters(scene, "cleanup.policy", "compact"),
         "is compacted",
     ),
+    "header": (_with_a_header_that_is_no_text, _as_it_is, "a header's name is not UTF-8"),
     "no topic": (lambda scene, _: scene.write(b"poison"), _no_topic, "there is no such topic"),
 }
 
@@ -262,6 +276,14 @@ def test_what_cannot_be_copied_is_not_skipped(what: str, scene: Scene, unique: U
     if what != "no topic":
         assert scene.copies() == ()
     del kept
+
+
+def test_a_record_with_a_header_that_is_no_text_is_told_of(scene: Scene) -> None:
+    _with_a_header_that_is_no_text(scene, "")
+
+    head = scene.kafka.next_records({scene.source: 0})[scene.source]
+
+    assert (head.offset, head.size, head.headers) == (0, len(b"keypoison"), None)
 
 
 @pytest.mark.nightly

@@ -73,12 +73,13 @@ class Committed:
 @dataclass(frozen=True, slots=True)
 class RecordHead:
     """What may be told of a record without telling what is in it. ``size``: bytes of key and value. ``at``: its
-    timestamp; ``None`` where it has none, or one that no calendar has."""
+    timestamp; ``None`` where it has none, or one that no calendar has. ``headers``: how many; ``None`` where a name of
+    theirs is not UTF-8."""
 
     offset: int
     at: datetime | None
     size: int
-    headers: int
+    headers: int | None
 
 
 @dataclass(frozen=True, slots=True)

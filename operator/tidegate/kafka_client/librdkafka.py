@@ -34,6 +34,19 @@ def is_about_its_group(error: KafkaError) -> bool:
     return bool(error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED)
 
 
+def headers_of(message: Message) -> list[tuple[str, bytes | None]] | None:
+    """A record's headers; ``None`` where the name of one is not UTF-8. Kafka's clients write no such name."""
+    try:
+        return list(message.headers() or ())
+    except UnicodeDecodeError:
+        return None
+    except SystemError as error:
+        # The library returns a list all the same, and Python complains of that.
+        if not isinstance(error.__cause__, UnicodeDecodeError):
+            raise
+        return None
+
+
 def silent_logger() -> logging.Logger:
     """For librdkafka, whose lines repeat what its errors say."""
     logger = logging.getLogger("tidegate.kafka_client.librdkafka")

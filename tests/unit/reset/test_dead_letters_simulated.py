@@ -277,7 +277,7 @@ CANNOT: dict[str, tuple[Callable[[World], None], str, str]] = {
 }
 
 
-@pytest.mark.parametrize("kind", STRATEGIES, ids=lambda k: k.name)
+@pytest.mark.parametrize("kind", [*STRATEGIES, GO_OFTEN], ids=lambda k: k.name)
 @pytest.mark.parametrize("what", CANNOT)
 def test_what_cannot_be_copied_is_not_skipped(what: str, kind: Kind, tmp_path: Path) -> None:
     spoil, reason, said = CANNOT[what]
@@ -337,7 +337,7 @@ def _is_forgotten(world: World) -> None:
     del world.kafka._groups[GROUP].committed[STUCK]
 
 
-@pytest.mark.parametrize("kind", STRATEGIES, ids=lambda k: k.name)
+@pytest.mark.parametrize("kind", [*STRATEGIES, GO_OFTEN], ids=lambda k: k.name)
 @pytest.mark.parametrize("what", [_goes_back, _is_forgotten])
 def test_no_more_is_skipped_than_was_read(what: Callable[[World], None], kind: Kind, tmp_path: Path) -> None:
     """The group goes back between the look at its records and the transaction."""

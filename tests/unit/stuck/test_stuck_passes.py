@@ -568,5 +568,11 @@ def test_what_is_stored_reads_back_whatever_time_a_producer_gave_its_record(late
     assert abs(again.stuck[P].head.at - head.at) <= timedelta(seconds=1)  # type: ignore[operator]
 
 
+def test_headers_that_cannot_be_counted_read_back() -> None:
+    known = Known(stuck={P: Stuck(10, RecordHead(12, None, 7, None), 5, Verdict.STUCK)})
+
+    assert decode(json.loads(json.dumps(encode(known)))) == known
+
+
 def test_nothing_known_reads_back() -> None:
     assert decode(encode(Known())) == Known()
