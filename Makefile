@@ -62,6 +62,10 @@ site: setup ## the documents as a site in build/site, with its links checked; it
 	@$(RUN) $(BIN)/python -m support.sample_pages build/samples
 	@test -x build/site-python/bin/python || "$(UV)" venv -q --python "$(PYTHON)" build/site-python
 	@"$(UV)" pip sync -q --python build/site-python/bin/python --require-hashes dev/python/site.txt
+	@command -v npm >/dev/null \
+	    || { echo "missing: npm, which fetches what draws the diagrams; install it: e.g. apt-get install npm" >&2; exit 2; }
+	@mkdir -p build/site-node && cp dev/site/mermaid/*.json build/site-node
+	@cd build/site-node && npm ci --silent --ignore-scripts --no-audit --no-fund
 	@build/site-python/bin/mkdocs build --quiet --strict
 	@echo "build/site/index.html"
 

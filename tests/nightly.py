@@ -97,6 +97,11 @@ def parts(today: date) -> tuple[Part, ...]:
             "`make e2e`, with the tests in pods that are marked `nightly`",
             ["make", "e2e", "ARGS=-m 'e2e_cluster and (nightly or not nightly)'"],
         ),
+        Part(
+            "release",
+            "a release made, and the tutorial played on it in a cluster and in a browser",
+            [*_PYTEST, "-m", "e2e_cluster and nightly", "tests/release"],
+        ),
     )
 
 

@@ -62,7 +62,9 @@ def build_image(
             ]
         )
         image = iid.read_text().strip().removeprefix("sha256:")
-        built = folder / f"{short}-{image[:12]}.json"
+        # One image may have several names, each of which a node knows it by only once it was told.
+        called = name.removeprefix("docker.io/library/").removesuffix(f":{TAG}")
+        built = folder / f"{called.replace('/', '_').replace(':', '_')}-{image[:12]}.json"
         if not built.exists():
             digest = folder / f"{short}.digest"
             layout = f"oci:{folder / LAYOUT}:{short}"

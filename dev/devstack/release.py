@@ -1,12 +1,14 @@
 """``make release``: whatever a release consists of, built of a commit into ``dist/``, and tried from there.
 
-Wheels and source distributions, the chart, the CRDs, the Java agent, ``kubectl-tidegate`` for Krew, notes, checksums.
+Wheels and source distributions, the chart, the CRDs, the Java agent, ``kubectl-tidegate`` for Krew, the tutorial's
+application, notes, checksums.
 Images are built by ``.github/workflows/release.yml``, of the same commit and version.
 """
 
 import io
 import json
 import platform
+import posixpath
 import re
 import shutil
 import subprocess
@@ -15,6 +17,7 @@ import tarfile
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import indent
 from typing import Final
 
 from devstack import prerequisites
@@ -28,6 +31,15 @@ from devstack.version import checked, version_of
 SUMS: Final = "SHA256SUMS"
 PLUGIN: Final = "kubectl-tidegate"
 _IMAGES: Final = ("operator", "agent", "spark")
+_COMPLETING: Final = f"""\
+#!/bin/sh
+# What kubectl asks for completions of `kubectl tidegate`; links to it may lie in PATH.
+exec "$(dirname "$(readlink -f "$0")")/{PLUGIN}" __complete "$@"
+"""
+_PAGES: Final = ("README.md", "CHANGELOG.md", "agents/python/README.md", "charts/tidegate/README.md")
+"""What package indexes and the release's own page show."""
+_LINK: Final = re.compile(r"(!?)(\[(?:[^\[\]]|\[[^\]]*\])*\])\(([^()\s:#]+)(#[^()\s]*)?\)")
+"""To a file of the tree: whether it is a picture, its text, path and place there."""
 _MACHINES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
@@ -79,6 +91,7 @@ def _make(order: Order, build: Build, source: Path, made: Path, epoch: str) -> N
     _copy(sorted((source / "crds").glob("*.yaml")), made / f"tidegate-crds-{order.version}.yaml")
     shutil.copyfile(agent_jar(), made / f"tidegate-java-agent-{order.version}.jar")
     (made / "RELEASE_NOTES.md").write_text(notes(source / "CHANGELOG.md", order.version))
+    (made / f"tidegate-example-{order.version}.yaml").write_text(example(source, order.registry))
     with progress(f"packing {PLUGIN}", "about 60 s"):
         archive = pack_plugin(build, source, made, order.version)
     if order.repository:
@@ -135,10 +148,28 @@ def say_where(source: Path, order: Order) -> None:
         with (chart / "Chart.yaml").open("a") as described:
             described.write(f"home: {order.repository}\nsources: [{order.repository}]\n")
         _replace(values, 'runbooks: ""\n', f"runbooks: {pages}/docs/reference/alerts.md\n")
+        for name in _PAGES:
+            (source / name).write_text(
+                with_addresses((source / name).read_text(), name, order.repository, order.version)
+            )
     if order.registry:
         for image in _IMAGES:
             name = f"repository: tidegate-{image}\n"
             _replace(values, name, name.replace("tidegate-", f"{order.registry}/tidegate-"))
+
+
+def with_addresses(text: str, name: str, repository: str, version: str) -> str:
+    """A page of the tree with its links to others as addresses, since what shows it elsewhere has only that page.
+
+    `name`: the page's path in the tree.
+    """
+
+    def address(found: re.Match[str]) -> str:
+        mark, words, target, place = found.groups("")
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
+        return f"{mark}{words}({repository}/{'raw' if mark else 'blob'}/v{version}/{path}{place})"
+
+    return _LINK.sub(address, text)
 
 
 def _replace(file: Path, line: str, written: str) -> None:
@@ -163,8 +194,23 @@ def notes(changelog: Path, version: str) -> str:
         rf"^## \[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d\n(.*?)(?=^## \[|\Z)", changelog.read_text(), re.M | re.S
     )
     if found is None:
-        raise StackError(f"{changelog.name} has no section '## [{version}] - YYYY-MM-DD'; a release needs one")
+        raise StackError(
+            f"{changelog.name} has no section '## [{version}] - YYYY-MM-DD', which becomes the release's notes; "
+            f"`make version VERSION={version}` makes it of what is unreleased. Then commit it"
+        )
     return f"# Tidegate {version}\n\n{found.group(1).strip()}\n"
+
+
+def example(source: Path, registry: str | None) -> str:
+    """The tutorial's application as one manifest, for who has the release and no tree of it: programs and Deployments,
+    with the release's image."""
+    folder = source / "docs" / "examples" / "application"
+    head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: application}\ndata:\n"
+    programs = [f"  {file.name}: |\n{indent(file.read_text(), '    ')}" for file in sorted(folder.glob("*.py"))]
+    deployments = (folder / "deployments.yaml").read_text()
+    if registry:
+        deployments = deployments.replace("image: tidegate-", f"image: {registry}/tidegate-")
+    return f"{head}{''.join(programs)}---\n{deployments}"
 
 
 def pack_plugin(build: Build, source: Path, made: Path, version: str) -> Path:
@@ -181,11 +227,16 @@ def pack_plugin(build: Build, source: Path, made: Path, version: str) -> Path:
     start = work / f"{PLUGIN}.py"
     start.write_text("import sys\n\nfrom tidegate.cli.main import main\n\nsys.exit(main())\n")
     command = [str(venv / "bin" / "pyinstaller"), "--noconfirm", "--onedir", "--name", PLUGIN]
-    # Commands and the descriptions of Kafka's requests are loaded by name.
+    # Commands and the descriptions of Kafka's requests are loaded by name, those of kafka-python from a folder that
+    # counts as a package.
     command += ["--collect-submodules", "tidegate.cli", "--collect-data", "tidegate"]
+    command += ["--collect-data", "kafka", "--hidden-import", "kafka.protocol.schemas.resources"]
     command += ["--distpath", str(work / "packed"), "--workpath", str(work / "build"), "--specpath", str(work)]
     build.run([*command, str(start)])
     shutil.copyfile(source / "LICENSE", work / "packed" / PLUGIN / "LICENSE")
+    completing = work / "packed" / PLUGIN / "kubectl_complete-tidegate"
+    completing.write_text(_COMPLETING)
+    completing.chmod(0o755)
     archive = made / f"{PLUGIN}-{version}-linux-{machine}.tar.gz"
     # Krew unpacks files and folders only, no links.
     with tarfile.open(archive, "w:gz", dereference=True) as packed:

@@ -36,13 +36,19 @@ def try_release(made: Path, source: Path, version: str) -> None:
         build.run(["sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS"], cwd=made)
         with progress("installing the release into an empty environment", "about 20 s"):
             venv = install(build, made, source)
-        env = clean_environment(venv)
+        env = clean_environment(venv / "bin")
         _says(build, ["tidegate", "--version"], version, env)
-        _says(build, [str(_plugin(build, made)), "--version"], version, env)
+        plugin = _plugin(build, made)
+        _says(build, [str(plugin), "--version"], version, env)
+        completing = plugin.resolve().with_name("kubectl_complete-tidegate")
+        _says(build, [str(completing), "appr"], "approve\tlet that plan be applied\n:4", env)
         [jar] = made.glob("tidegate-java-agent-*.jar")
         build.run([prerequisites.java().path, f"-javaagent:{jar}", "-version"], env=env)
         with KafkaCluster.start() as kafka, ApiServer.start() as server:
             env |= {"KUBECONFIG": str(server.kubeconfig), "TIDEGATE_BOOTSTRAP": kafka.bootstrap}
+            # Not only what starts: what speaks to Kafka is loaded by name, so it may not have been packed.
+            build.run([str(plugin), "audit", "--bootstrap-server", kafka.bootstrap, "--watch", "1s"], env=env)
+            build.run([str(plugin), "groups", "--bootstrap-server", kafka.bootstrap, "--list"], env=env)
             [crds] = made.glob("tidegate-crds-*.yaml")
             build.run(["kubectl", "apply", "--server-side", "-f", str(crds)], env=env)
             build.run(["kubectl", "wait", "--for=condition=Established", "-f", str(crds)], env=env)
@@ -74,13 +80,13 @@ def place(build: Build, source: Path, venv: Path) -> Path:
     return folder
 
 
-def clean_environment(venv: Path) -> dict[str, str]:
-    """Variables for programs of an environment, to which nothing of this tree leads."""
+def clean_environment(programs: Path) -> dict[str, str]:
+    """Variables with which a folder's programs come first, and to which nothing of this tree leads."""
     left_out = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "KUBECONFIG")
     kept = {
         name: value for name, value in os.environ.items() if name not in left_out and not name.startswith("TIDEGATE_")
     }
-    return {**kept, "PATH": f"{venv / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+    return {**kept, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
 
 
 def _plugin(build: Build, made: Path) -> Path:

@@ -12,6 +12,8 @@ from devstack.errors import StackError
 _NUMBER: Final = r"\d+\.\d+\.\d+"
 FORM: Final = re.compile(_NUMBER)
 _IMAGE: Final = rf"tidegate-(?:operator|spark|agent|\$target):({_NUMBER})"
+_FILE: Final = rf"(?:tidegate(?:-java-agent|-crds|-example)?|tidegate_agent)-({_NUMBER})"
+"""Of a release; ``kubectl-tidegate``, too."""
 
 PLACES: Final = (
     ("pyproject.toml", rf'^version = "({_NUMBER})"'),
@@ -24,8 +26,11 @@ PLACES: Final = (
     ("Dockerfile", rf"^ARG VERSION=({_NUMBER})$"),
     ("docs/**/*.md", _IMAGE),
     ("docs/**/*.md", rf"release\.yml@refs/tags/v({_NUMBER})"),
-    ("docs/how-to/release.md", rf"(?:tidegate|tidegate_agent|tidegate-java-agent|kubectl-tidegate)-({_NUMBER})"),
-    ("docs/how-to/release.md", rf"tidegate-crds-({_NUMBER})"),
+    ("README.md", _FILE),
+    ("docs/how-to/release.md", _FILE),
+    ("docs/how-to/audit-a-cluster.md", _FILE),
+    ("docs/how-to/install.md", _FILE),
+    ("docs/tutorials/in-a-cluster.md", _FILE),
     ("docs/**/*.yaml", _IMAGE),
     ("docs/**/*.yaml", rf"(?:targetRevision: |tag: )v({_NUMBER})"),
 )

@@ -1,5 +1,5 @@
-"""What the site has besides the files of ``docs``: its navigation, pages of the repository that documents link to, and
-a sample of each page that commands write.
+"""What the site has besides the files of ``docs``: its navigation, pages of the repository that documents link to, a
+sample of each page that commands write, and what draws diagrams.
 
 Called by MkDocs (``hooks`` in ``mkdocs.yml``).
 """
@@ -29,6 +29,10 @@ SECTIONS: Final = (
 
 SAMPLES: Final = {"plan.html": "A plan", "audit.html": "An audit of a cluster"}
 
+MERMAID: Final = ROOT / "build" / "site-node" / "node_modules" / "@mermaid-js" / "tiny"
+"""What draws the diagrams, in the reader's browser. The theme asks another host for it where a page lacks it."""
+
+_DRAWS: Final = "assets/mermaid/mermaid.tiny.js"
 _LINK: Final = re.compile(r"(\[(?:[^\[\]]|\[[^\]]*\])*\])\(([^()\s]+)\)")
 
 
@@ -57,12 +61,22 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     for name in SAMPLES:
         sample = (ROOT / "build" / "samples" / name).read_text(encoding="utf-8")
         files.append(File.generated(config, f"samples/{name}", content=sample))
+    for uri, file in ((_DRAWS, MERMAID / "dist" / "mermaid.tiny.js"), ("assets/mermaid/LICENSE", MERMAID / "LICENSE")):
+        files.append(File.generated(config, uri, abs_src_path=str(file)))
     return files
 
 
 def on_page_markdown(markdown: str, *, page: Page, files: Files, **_: object) -> str:
     """Links to files that the site does not have become their names."""
     return _LINK.sub(lambda found: _link(found[1], found[2], page.file.src_uri, files), markdown)
+
+
+def on_post_page(output: str, *, page: Page, **_: object) -> str:
+    """Pages with a diagram have what draws it, ahead of the theme's script; it is 2.5 MB, so others go without."""
+    if '<pre class="mermaid">' not in output:
+        return output
+    script = f'<script src="{posixpath.relpath(_DRAWS, posixpath.dirname(page.url) or ".")}"></script>'
+    return output.replace("</head>", f"{script}</head>", 1)
 
 
 def _link(text: str, target: str, source: str, files: Files) -> str:

@@ -34,6 +34,7 @@ from tidegate.kube.ports import (
     Object,
     uid_of,
 )
+from tidegate.leading.leaders import Leaders
 from tidegate.offset_mirror.reconcile import MirrorReconciler
 from tidegate.reset.runs.in_process import DirectRunner
 from tidegate.service import health
@@ -107,6 +108,7 @@ class Operator:
     resets: LevelLoop
     approvals: LevelLoop
     pauses: LevelLoop
+    leaders: Leaders
     backups: LevelLoop
     mirrors: LevelLoop
     mirroring: MirrorReconciler
@@ -260,6 +262,8 @@ class Operator:
         await self.connections.stop()
         await self.discovery.stop()
         await asyncio.get_running_loop().run_in_executor(None, self.direct.close)
+        # As late as this, so that the next process takes the seats over before the groups go on without them.
+        await asyncio.get_running_loop().run_in_executor(None, self.leaders.stop)
         await self._leave_election()
         closing = [self.clients.close, *(live.kafka.close for live in self.live)]
         await asyncio.get_running_loop().run_in_executor(None, _close_all, closing)

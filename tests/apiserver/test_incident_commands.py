@@ -165,7 +165,7 @@ def test_a_reset_is_watched_undone_and_not_cancelled_after_its_end(
     assert f"offsetreset.tidegate.io/{undo} created" in undone
     assert "Succeeded: " in undone
     assert f"The one that ended last: OffsetReset {shared.namespace}/{undo}, Succeeded at 20" in told
-    assert "Kafka: no --bootstrap-server was given" in told
+    assert "Kafka: it was not asked: give --bootstrap-server" in told
     assert "No OffsetReset of the group is in progress or waits" in told
 
 

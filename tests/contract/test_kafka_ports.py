@@ -17,6 +17,7 @@ from tidegate.kafka.errors import (
     GroupNotEmpty,
     GroupNotLive,
     KafkaFailure,
+    MemberForgotten,
     Refused,
     Unavailable,
     UnknownPartitions,
@@ -29,6 +30,7 @@ from tidegate.kafka.model import (
     LogBounds,
     Range,
     Record,
+    Seat,
     Topic,
     TopicPartition,
 )
@@ -38,6 +40,7 @@ from tidegate.resources.connection import GroupKind, Support
 
 AT = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
+SEATED_S = 20.0
 
 
 @pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.kafka)])
@@ -1069,6 +1072,36 @@ def test_a_group_goes_on_without_a_guest_that_is_heard_of_no_more(world: World) 
         with pytest.raises(Unavailable):
             guest.rebalances()
         guest.leave()
+
+
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+def test_who_knows_a_seat_goes_on_as_the_same_leader_without_a_rebalance(world: World, assignor: str) -> None:
+    name, group_id = world.create_topic(2), new_group()
+    first, second = partitions_of(name, 2)
+    world.consumer(group_id, [name], assignor=assignor)
+    membership = world.kafka.membership
+    with membership.seat(group_id, SEATED_S) as guest:
+        assert guest.seat.generation < 0
+        generation = become_leader(world, group_id, guest)
+        [member_id] = generation.subscriptions
+        assert guest.assign(generation, {member_id: frozenset({second})})
+        until(world, lambda: described(world, group_id).owner(second) is not None, "the other one has an owner")
+        assert guest.seat == Seat(guest.member_id, generation.number, assignor)
+        left = guest.seat
+    if assignor == "range":  # a cooperative member rejoins once more, when it has given the first one up
+        with membership.seat(group_id, SEATED_S, left) as successor:
+            assert not successor.rebalances()
+            present = successor.present()
+            assert present is not None
+            assert present.number == generation.number
+            assert {m: said.topics for m, said in present.subscriptions.items()} == {member_id: {name}}
+            assert described(world, group_id).owner(first) is None
+    with membership.seat(group_id, SEATED_S, left) as late:
+        group = described(world, group_id)
+        membership.leave(group_id, [m for m in group.members if m.member_id == late.member_id])
+        with pytest.raises(MemberForgotten):
+            late.rebalances()
+    until(world, lambda: described(world, group_id).owner(first) is not None, "the group goes on without it")
 
 
 def test_only_a_live_classic_group_takes_guests(world: World) -> None:

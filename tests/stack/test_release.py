@@ -7,33 +7,39 @@ import os
 import re
 import subprocess
 import tarfile
-from datetime import date
 from pathlib import Path
 from typing import Final
 
 import pytest
+import yaml
 
 from devstack.errors import StackError
-from devstack.release import Order, export, krew_manifest, make_release, notes, say_where, write_sums
+from devstack.release import (
+    Order,
+    example,
+    export,
+    krew_manifest,
+    make_release,
+    notes,
+    say_where,
+    with_addresses,
+    write_sums,
+)
 from devstack.release_trial import Block, blocks, play
 from devstack.version import PLACES, mentions, version_of, write_version
+from support.released import PROJECT, TODAY, clone_for_release, git
 
-PROJECT: Final = Path(__file__).resolve().parents[2]
-TODAY: Final = date(2027, 2, 3)
 CHANGELOG: Final = "# Changelog\n\n## [Unreleased]\n\n### Added\n\n- This.\n\n## [0.0.1] - 2026-01-01\n\n- That.\n"
-
-
-def git(folder: Path, *arguments: str) -> str:
-    identity = ["-c", "user.name=Test", "-c", "user.email=test@example.com"]
-    done = subprocess.run(["git", "-C", str(folder), *identity, *arguments], capture_output=True, text=True, check=True)
-    return done.stdout
 
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     """A repository of the files in which the version is, all committed."""
     folder = tmp_path / "tree"
-    named = sorted({mention.file for mention in mentions(PROJECT)} | {Path("charts/tidegate/values.yaml")})
+    named = sorted(
+        {mention.file for mention in mentions(PROJECT)}
+        | {Path("charts/tidegate/values.yaml"), Path("agents/python/README.md")}
+    )
     for file in named:
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         (folder / file).write_text((PROJECT / file).read_text())
@@ -160,6 +166,33 @@ def test_only_what_is_committed_is_built_and_says_where_it_is_from(tree: Path, t
     for described in ("pyproject.toml", "agents/python/pyproject.toml"):
         assert 'Source = "https://git.example.com/team/tidegate"' in (source / described).read_text()
     assert "home: https://git.example.com/team/tidegate\n" in (source / "charts/tidegate/Chart.yaml").read_text()
+    for page in ("README.md", "agents/python/README.md", "charts/tidegate/README.md"):
+        links = re.findall(r"\]\(([^()\s]+)\)", (source / page).read_text())
+        ours = [link for link in links if link.startswith("https://git.example.com/team/tidegate/")]
+        assert ours
+        assert [link for link in links if not link.startswith(("https://", "#"))] == []
+        assert [link for link in ours if not (PROJECT / link.split("/v0.7.0/")[1].partition("#")[0]).exists()] == []
+
+
+def test_links_become_addresses_and_what_is_one_stays() -> None:
+    text = "[a](../b.md#c) ![d](e.svg) [f](https://g.example/h) [i](#j) [`k[0]`](l)"
+
+    assert with_addresses(text, "m/n.md", "https://git.example/o", "1.2.3") == (
+        "[a](https://git.example/o/blob/v1.2.3/b.md#c) ![d](https://git.example/o/raw/v1.2.3/m/e.svg)"
+        " [f](https://g.example/h) [i](#j) [`k[0]`](https://git.example/o/blob/v1.2.3/m/l)"
+    )
+
+
+def test_the_tutorials_application_is_one_manifest_with_the_releases_image() -> None:
+    config_map, producer, consumer = yaml.safe_load_all(example(PROJECT, "registry.example.com:5000/team"))
+
+    programs = PROJECT / "docs" / "examples" / "application"
+    assert config_map["data"] == {file.name: file.read_text() for file in programs.glob("*.py")}
+    for deployment in (producer, consumer):
+        [container] = deployment["spec"]["template"]["spec"]["containers"]
+        assert container["image"] == f"registry.example.com:5000/team/tidegate-operator:{version_of(PROJECT)}"
+        assert container["command"][1].removeprefix("/application/") in config_map["data"]
+    assert "image: tidegate-operator:" in example(PROJECT, None)
 
 
 def test_krew_is_told_what_to_fetch_and_what_it_is(tmp_path: Path) -> None:
@@ -269,11 +302,7 @@ def test_a_document_that_is_not_true_is_told(tmp_path: Path, old: str, new: str,
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """This commit, with a changelog that describes its version."""
-    folder = tmp_path_factory.mktemp("release") / "clone"
-    git(PROJECT, "clone", "--quiet", str(PROJECT), str(folder))
-    write_version(folder, version_of(folder), TODAY)
-    git(folder, "commit", "--quiet", "--all", "--allow-empty", "--message", "Release")
-    return folder
+    return clone_for_release(tmp_path_factory.mktemp("release") / "clone")
 
 
 @pytest.mark.nightly
@@ -289,6 +318,7 @@ def test_a_release_is_built_installed_and_used(clone: Path) -> None:
         *(f"tidegate-{version}.tgz", f"tidegate-{version}.tar.gz", f"tidegate-{version}-py3-none-any.whl"),
         *(f"tidegate_agent-{version}.tar.gz", f"tidegate_agent-{version}-py3-none-any.whl"),
         *(f"tidegate-java-agent-{version}.jar", f"tidegate-crds-{version}.yaml"),
+        f"tidegate-example-{version}.yaml",
         *("tidegate.krew.yaml", "RELEASE_NOTES.md", "SHA256SUMS"),
     }
     with tarfile.open(next(dist.glob("kubectl-tidegate-*.tar.gz"))) as packed:

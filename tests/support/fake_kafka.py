@@ -27,6 +27,7 @@ from tidegate.control.gates import Limited
 from tidegate.control.records import Ack
 from tidegate.control.standing import managed_members
 from tidegate.kafka import streams
+from tidegate.kafka.assignments import LEADER_CLIENT_ID
 from tidegate.kafka.capabilities import KNOWN_VERSIONS, PROBE_FAILED, PROBE_REFUSED, Capabilities, Capability, kind_of
 from tidegate.kafka.errors import (
     CommitRefused,
@@ -34,6 +35,7 @@ from tidegate.kafka.errors import (
     GroupNotEmpty,
     GroupNotLive,
     KafkaFailure,
+    MemberForgotten,
     OutcomeUnknown,
     Refused,
     Unavailable,
@@ -54,6 +56,7 @@ from tidegate.kafka.model import (
     Range,
     Record,
     RecordHead,
+    Seat,
     Subscription,
     Topic,
     TopicPartition,
@@ -1108,6 +1111,12 @@ class FakeMembership:
         finally:
             guest.leave()
 
+    @contextlib.contextmanager
+    def seat(self, group_id: str, session_s: float, known: Seat | None = None) -> Iterator[FakeSeatedGuest]:
+        self._kafka._called("seat")
+        group = self._classic(group_id)
+        yield FakeSeatedGuest(self._kafka, group, session_s, known)
+
     def guests(self, group_id: str) -> frozenset[str]:
         self._kafka._called("guests")
         group = self._kafka._groups.get(group_id)
@@ -1176,16 +1185,17 @@ class FakeGuest:
 
     protocol: Final = GroupType.CLASSIC
     topics: Final[Sequence[str]] = ()
-    client_id: Final = "tidegate"
+    client_id = "tidegate"
     host: Final = "/127.0.0.1"
     group_instance_id: Final = None
     subscription_version: Final = 0
     rebalance_timeout_s: Final = PENDING_SESSION_S
     gives_up_after_s: Final = 0.0
 
-    def __init__(self, kafka: FakeKafka, group: _GroupLogs) -> None:
+    def __init__(self, kafka: FakeKafka, group: _GroupLogs, session_s: float = PENDING_SESSION_S) -> None:
         self._kafka = kafka
         self._group = group
+        self._session_s = session_s
         self.assignor = group.assignor
         if kafka.max_size is not None and len(group.members) >= kafka.max_size:
             raise Refused(f"group {group.group_id}: GROUP_MAX_SIZE_REACHED")
@@ -1258,16 +1268,16 @@ class FakeGuest:
     def _check(self) -> None:
         known = self.member_id in self._group.members or self.member_id in self._group.pending_ids
         if self._lost or not known:
-            raise Unavailable(f"group {self._group.group_id}: UNKNOWN_MEMBER_ID")
+            raise MemberForgotten(f"group {self._group.group_id}: UNKNOWN_MEMBER_ID")
 
     def _heard(self) -> None:
-        self._session_ends_s = self._kafka.clock.monotonic() + PENDING_SESSION_S
+        self._session_ends_s = self._kafka.clock.monotonic() + self._session_s
 
         def expire() -> None:
             if self._kafka.clock.monotonic() >= self._session_ends_s and not self._joining:
                 self._forget()
 
-        self._kafka.clock.after(PENDING_SESSION_S, expire)
+        self._kafka.clock.after(self._session_s, expire)
 
     # --- what the coordinator tells it ---
 
@@ -1284,6 +1294,45 @@ class FakeGuest:
 
     def _join_again(self) -> None:
         """Whoever holds it hears of that from its next request."""
+
+
+class FakeSeatedGuest(FakeGuest):
+    """Implements ``tidegate.kafka.ports.SeatedGuest``."""
+
+    client_id = LEADER_CLIENT_ID
+
+    def __init__(self, kafka: FakeKafka, group: _GroupLogs, session_s: float, known: Seat | None) -> None:
+        super().__init__(kafka, group, session_s)
+        self._seat = Seat(self.member_id, -1, group.assignor)
+        if known is not None:
+            group.pending_ids.pop(self.member_id)
+            self.member_id, self._seat = known.member_id, known
+            if known.member_id in group.members:
+                group.members[known.member_id].consumer = self
+            self._heard()
+
+    @property
+    def seat(self) -> Seat:
+        return self._seat
+
+    def present(self) -> Generation | None:
+        if self._group.state is not GroupState.STABLE:
+            return None
+        self._generation = self._seat.generation
+        return super().joined()
+
+    def joined(self) -> Generation | None:
+        found = super().joined()
+        if found is not None:
+            self._seat = Seat(self.member_id, found.number, self._group.assignor)
+        return found
+
+    def rebalances(self) -> bool:
+        return super().rebalances() or self._seat.generation != self._group.generation
+
+    def assign(self, generation: Generation, shares: Mapping[str, frozenset[TopicPartition]]) -> bool:
+        self._check()
+        return generation.number == self._group.generation and super().assign(generation, shares)
 
 
 # --- consumers --------------------------------------------------------------------------------------------------------

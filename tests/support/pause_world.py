@@ -22,6 +22,8 @@ from tidegate.control.records import Hold, HoldKey
 from tidegate.kafka.errors import Unavailable
 from tidegate.kube.ports import CONNECTIONS, PAUSES, Conflict, Object
 from tidegate.kube.workloads import Scale, ScaledObject
+from tidegate.leading.leaders import Leaders
+from tidegate.leading.pacing import Pacing
 from tidegate.pause.model import Patience, Tick
 from tidegate.pause.parts import Parts
 from tidegate.pause.reconcile import PauseReconciler
@@ -79,6 +81,8 @@ class World:
         self._note_control()
         # One thread for everything: the fake's clock knows no others.
         self.executor = ThreadPoolExecutor(1)
+        # Nothing is led here: threads of sessions would know of the fake's clock.
+        self.leaders = Leaders(self.clock, Pacing(), lambda: False)
         self.connect_executor = ThreadPoolExecutor(1)
         self.metrics = Metrics()
         self.live = LiveConnections()
@@ -123,6 +127,7 @@ class World:
                 patience=Patience(),
                 workloads=self.workloads,
                 connect=self.connect,
+                leaders=self.leaders,
             )
         )
 

@@ -1,6 +1,8 @@
 """An ordinary consumer that prints what it is given: ``python consume.py``. It knows nothing of Tidegate."""
 
 import os
+import signal
+import sys
 
 from confluent_kafka import Consumer
 
@@ -15,14 +17,19 @@ SETTINGS = {
 def main() -> None:
     consumer = Consumer(SETTINGS)
     consumer.subscribe([os.environ.get("TOPIC", "orders")])
-    while True:
-        record = consumer.poll(1)
-        if record is None:
-            continue
-        if record.error():
-            print(record.error(), flush=True)
-            continue
-        print(f"partition {record.partition()}  offset {record.offset()}  {record.value().decode()}", flush=True)
+    # As a pod is asked to end. Whoever just dies stays a member until its session is over.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    try:
+        while True:
+            record = consumer.poll(1)
+            if record is None:
+                continue
+            if record.error():
+                print(record.error(), flush=True)
+                continue
+            print(f"partition {record.partition()}  offset {record.offset()}  {record.value().decode()}", flush=True)
+    finally:
+        consumer.close()
 
 
 if __name__ == "__main__":

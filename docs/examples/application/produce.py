@@ -3,6 +3,8 @@
 import itertools
 import json
 import os
+import signal
+import sys
 import time
 
 from confluent_kafka import KafkaException, Producer
@@ -13,6 +15,7 @@ TOPIC = os.environ.get("TOPIC", "orders")
 
 
 def main() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # as a pod is asked to end
     admin = AdminClient(SERVERS)
     try:
         admin.create_topics([NewTopic(TOPIC, num_partitions=4)])[TOPIC].result()

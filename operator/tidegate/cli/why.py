@@ -38,6 +38,9 @@ _PATIENCE_MS = "5000"
 _TO_BE_READ: Final = "kafka:9092"
 """Servers until the KafkaConnection's are known."""
 
+_NO_SERVERS: Final = "it was not asked: give --bootstrap-server, or --connection for the servers of a KafkaConnection"
+_UNREAD_SERVERS: Final = "it was not asked: its servers are in the KafkaConnection; give --bootstrap-server"
+
 
 def why_parser() -> argparse.ArgumentParser:
     """The parser of ``tidegate why``; it raises ``UsageError``."""
@@ -204,7 +207,7 @@ class Look:
         servers = self.options.bootstrap_server
         if servers is None:
             if spec is None:
-                unseen.append(Unseen("Kafka", "no --bootstrap-server was given, nor a --connection that could be read"))
+                unseen.append(Unseen("Kafka", _NO_SERVERS if self.options.connection is None else _UNREAD_SERVERS))
                 return None
             if (spec.tls or spec.authentication) and self.options.command_config is None:
                 why = "the KafkaConnection needs TLS or credentials, which are not read: give --command-config"

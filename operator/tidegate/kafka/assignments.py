@@ -13,12 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Final
 
 from tidegate.kafka.assignors import assignor
 from tidegate.kafka.assignors.members import Joined
 from tidegate.kafka.model import Group, Member, Subscription, Topic, TopicPartition
 
 Partitions = frozenset[TopicPartition]
+
+LEADER_CLIENT_ID: Final = "tidegate-leader"
+"""Client id of our member that leads a group for a pause, by which everybody tells it from the group's own."""
 
 
 def share_out(

@@ -23,6 +23,10 @@ class Fenced(KafkaFailure):
     """Another writer with the same transactional id has taken over: stop, and touch nothing more."""
 
 
+class MemberForgotten(Unavailable):
+    """The group's coordinator does not know our member any more: it was not heard of, or somebody left in its name."""
+
+
 class NotAuthenticated(Unavailable):
     """The brokers refuse who we are, or we refuse who they are (TLS): look at the connection's credentials."""
 

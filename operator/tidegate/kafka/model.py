@@ -233,6 +233,15 @@ class Generation:
 
 
 @dataclass(frozen=True, slots=True)
+class Seat:
+    """A place in a classic group that outlives a process: whoever knows it goes on as the same member."""
+
+    member_id: str
+    generation: int
+    assignor: str
+
+
+@dataclass(frozen=True, slots=True)
 class Broker:
     node_id: int
     host: str

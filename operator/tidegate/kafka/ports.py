@@ -22,6 +22,7 @@ from tidegate.kafka.model import (
     Range,
     Record,
     RecordHead,
+    Seat,
     Topic,
     TopicPartition,
 )
@@ -291,6 +292,21 @@ class Guest(Kept, Protocol):
         ...
 
 
+class SeatedGuest(Guest, Protocol):
+    """A guest whose coordinator may move while it stays. ``rebalances`` and ``assign`` tell of a rebalance also where
+    the generation is over. Calls raise ``MemberForgotten`` once the coordinator has forgotten it."""
+
+    @property
+    def seat(self) -> Seat:
+        """By which another process can go on; the generation is −1 until one was joined."""
+        ...
+
+    def present(self) -> Generation | None:
+        """The generation of a stable group, with what its members said as they joined it; ``None`` where the group is
+        not stable. Who leads it is not found out."""
+        ...
+
+
 class Membership(Protocol):
     """The few group requests that no client library offers: joining without staying, leaving in a member's name."""
 
@@ -314,6 +330,14 @@ class Membership(Protocol):
 
         Raises ``GroupNotLive``, ``Refused`` where the group takes no more members, ``NotAuthorized`` without Read on
         it.
+        """
+        ...
+
+    def seat(self, group_id: str, session_s: float, known: Seat | None = None) -> AbstractContextManager[SeatedGuest]:
+        """A guest that stays in the group when the context is left, for ``session_s`` after it was last heard of.
+
+        ``known``: go on as this member, without a request; whether the group knows it shows with the first one. Raises
+        as :meth:`guest` does.
         """
         ...
 

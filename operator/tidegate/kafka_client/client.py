@@ -6,6 +6,7 @@ import contextlib
 import copy
 import time
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final, TypeVar
 
@@ -14,6 +15,7 @@ from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from tidegate.control.standing import managed_members
 from tidegate.kafka import streams
+from tidegate.kafka.assignments import LEADER_CLIENT_ID
 from tidegate.kafka.capabilities import CONSUMER_GROUP_HEARTBEAT, STREAMS_GROUP_HEARTBEAT, Capabilities
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import NotAuthorized, Unavailable, UnknownPartitions
@@ -88,7 +90,7 @@ class KafkaClient:
         self._wire = Wire(connection)
         self._joiner = Wire(connection)
         self._log_offsets = LogOffsets(self._wire)
-        self._membership = KafkaMembership(self._wire, self._joiner, self, lambda: Wire(connection))
+        self._membership = KafkaMembership(self._wire, self._joiner, self, lambda: Wire(connection), self._leader)
         process = process or WriterProcess()
         self._refuse = process.refuse
         self._control = KafkaControlTopics(connection, self._wire, self._log_offsets, operator, process)
@@ -110,9 +112,15 @@ class KafkaClient:
         """
         other = copy.copy(self)
         other._joiner = Wire(self._connection)
-        other._membership = KafkaMembership(self._wire, other._joiner, other, lambda: Wire(self._connection))
+        other._membership = KafkaMembership(
+            self._wire, other._joiner, other, lambda: Wire(self._connection), other._leader
+        )
         other._closed = closed
         return other
+
+    def _leader(self) -> Wire:
+        properties = {**self._connection.properties, "client.id": LEADER_CLIENT_ID}
+        return Wire(replace(self._connection, properties=properties))
 
     @property
     def membership(self) -> KafkaMembership:

@@ -10,10 +10,18 @@ from typing import Any, Final
 from kafka.protocol.admin import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
 from kafka.protocol.consumer import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
 
+from tidegate.kafka.errors import KafkaFailure, Refused
 from tidegate.kafka.model import ListedGroup
 from tidegate.kafka.rights import on_group
 from tidegate.kafka_client.cluster_requests import each_broker
-from tidegate.kafka_client.codes import FENCED_INSTANCE_ID, GROUP_ID_NOT_FOUND, NO_ERROR, UNKNOWN_MEMBER_ID, check
+from tidegate.kafka_client.codes import (
+    FENCED_INSTANCE_ID,
+    GROUP_ID_NOT_FOUND,
+    MEMBER_ID_REQUIRED,
+    NO_ERROR,
+    UNKNOWN_MEMBER_ID,
+    check,
+)
 from tidegate.kafka_client.connections import Answer
 from tidegate.kafka_client.wire import Wire, named
 
@@ -175,3 +183,31 @@ def subscriptions_of(wire: Wire, group_ids: Collection[str]) -> dict[str, dict[s
         group_id: {m.member_id: bytes(m.member_metadata) for m in row.members if m.member_metadata}
         for group_id, row in rows.items()
     }
+
+
+def pending_member_id(wire: Wire, group_id: str, protocols: Collection[str], session_s: float) -> str:
+    """A member id that the coordinator has handed out and now waits for (KIP-394)."""
+    [answer] = wire.exchange(
+        group_id,
+        lambda: join_request(group_id, "", protocols, int(session_s * 1000)),
+        what=f"ask for a member id in group {group_id}",
+    )
+    return _member_id(answer, group_id)
+
+
+def _member_id(answer: Any, group_id: str) -> str:
+    if answer.error_code != MEMBER_ID_REQUIRED:
+        check(answer.error_code, f"ask for a member id in group {group_id}")
+        raise Refused(f"ask for a member id in group {group_id}: the broker let a member without id join")
+    return str(answer.member_id)
+
+
+def forget_member(wire: Wire, group_id: str, member_id: str) -> bool:
+    """Leave with a member id of ours; whether the coordinator is known to have remembered it until then.
+
+    Where it cannot be told to, it forgets the id after its session timeout.
+    """
+    try:
+        return bool(leave_members(wire, group_id, [(member_id, None)]))
+    except KafkaFailure:
+        return False

@@ -3,35 +3,33 @@
 from __future__ import annotations
 
 import contextlib
-import struct
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
-from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
-
-from tidegate.kafka.errors import GroupNotLive, KafkaFailure, Refused, Unavailable
-from tidegate.kafka.model import Generation, Group, GroupState, GroupType, Member, Subscription, TopicPartition
+from tidegate.kafka.errors import GroupNotLive, Unavailable
+from tidegate.kafka.model import Generation, Group, GroupState, GroupType, Member, Seat, Subscription, TopicPartition
 from tidegate.kafka.ports import ClusterReader
 from tidegate.kafka.rights import on_group
 from tidegate.kafka_client.codes import (
     ILLEGAL_GENERATION,
-    MEMBER_ID_REQUIRED,
     REBALANCE_IN_PROGRESS,
     UNKNOWN_MEMBER_ID,
     check,
 )
 from tidegate.kafka_client.connections import Answer
+from tidegate.kafka_client.consumer_protocol import assignment, subscription
 from tidegate.kafka_client.group_requests import (
+    forget_member,
     heartbeat,
-    join_request,
     leave_members,
+    pending_member_id,
     send_join,
     subscriptions,
     sync_as_leader,
 )
-from tidegate.kafka_client.partitions import by_topic
+from tidegate.kafka_client.seated_guest import KafkaSeatedGuest
 from tidegate.kafka_client.wire import Wire
 
 PENDING_SESSION_S: Final = 8.0
@@ -51,7 +49,16 @@ _LOOK_EVERY_S: Final = 0.005
 class KafkaMembership:
     """Implements ``tidegate.kafka.ports.Membership``. ``joiner`` must not be used for anything else."""
 
-    def __init__(self, wire: Wire, joiner: Wire, reader: ClusterReader, new_wire: Callable[[], Wire]) -> None:
+    def __init__(
+        self,
+        wire: Wire,
+        joiner: Wire,
+        reader: ClusterReader,
+        new_wire: Callable[[], Wire],
+        new_leader: Callable[[], Wire] | None = None,
+    ) -> None:
+        """``new_wire``, ``new_leader``: connections for a guest that comes for moments, and for one that stays."""
+        self._new_leader = new_leader or new_wire
         self._wire = wire
         self._joiner = joiner
         self._reader = reader
@@ -91,6 +98,22 @@ class KafkaMembership:
             joiner.close()
 
     @contextlib.contextmanager
+    def seat(self, group_id: str, session_s: float, known: Seat | None = None) -> Iterator[KafkaSeatedGuest]:
+        if known is None:
+            protocols = _protocols(self._classic(group_id))
+        else:
+            protocols = list(dict.fromkeys([known.assignor, *_ASSIGNORS]))
+        joiner = self._new_leader()
+        try:
+            joiner.coordinator(group_id)
+            yield KafkaSeatedGuest(self._wire, joiner, group_id, protocols, session_s, known, self._said_in)
+        finally:
+            joiner.close()
+
+    def _said_in(self, group_id: str) -> Mapping[str, Subscription] | None:
+        return self._subscriptions(group_id) if self._state(group_id) is GroupState.STABLE else None
+
+    @contextlib.contextmanager
     def hold(self, group_id: str, *, rebalance: bool = True, assignor: str = "") -> Iterator[KafkaJoinHold]:
         group = self._classic(group_id)
         if not group.assignor:
@@ -122,7 +145,7 @@ class KafkaMembership:
 
         The group stays in PreparingRebalance until all its own members have rejoined.
         """
-        guest = pending_member_id(self._wire, group.group_id, _protocols(group))
+        guest = _pending_id(self._wire, group.group_id, _protocols(group))
         try:
             coordinator, _, _ = self._wire.coordinator(group.group_id)
             session_ms = int(PENDING_SESSION_S * 1000)
@@ -133,7 +156,7 @@ class KafkaMembership:
                     raise Unavailable(f"group {group.group_id} did not begin to rebalance within {_REBALANCE_SEEN_S} s")
                 time.sleep(_LOOK_EVERY_S)
         finally:
-            _forget(self._wire, group.group_id, guest)
+            forget_member(self._wire, group.group_id, guest)
 
 
 class KafkaJoinHold:
@@ -144,7 +167,7 @@ class KafkaJoinHold:
         self._reader = reader
         self._group_id = group_id
         self._protocols = protocols
-        self._pending: str | None = pending_member_id(wire, group_id, protocols)
+        self._pending: str | None = _pending_id(wire, group_id, protocols)
         self._renewed = time.monotonic()
         self._lapsed = False
 
@@ -156,7 +179,7 @@ class KafkaJoinHold:
         if self._pending is None or time.monotonic() - self._renewed < RENEW_EVERY_S:
             return
         # The new id before the old one goes: at no moment is the join unheld.
-        old, self._pending = self._pending, pending_member_id(self._wire, self._group_id, self._protocols)
+        old, self._pending = self._pending, _pending_id(self._wire, self._group_id, self._protocols)
         self._renewed = time.monotonic()
         self._let_go_of(old)
 
@@ -167,7 +190,7 @@ class KafkaJoinHold:
         self.release()
         if self._reader.groups([self._group_id])[self._group_id].state is not GroupState.PREPARING_REBALANCE:
             return True
-        self._pending = pending_member_id(self._wire, self._group_id, self._protocols)
+        self._pending = _pending_id(self._wire, self._group_id, self._protocols)
         self._renewed = time.monotonic()
         return False
 
@@ -177,7 +200,7 @@ class KafkaJoinHold:
             self._let_go_of(held)
 
     def _let_go_of(self, member_id: str) -> None:
-        self._lapsed |= not _forget(self._wire, self._group_id, member_id)
+        self._lapsed |= not forget_member(self._wire, self._group_id, member_id)
 
 
 class KafkaGuest:
@@ -189,7 +212,7 @@ class KafkaGuest:
         self._coordinator = coordinator
         self._group_id = group_id
         self._protocols = protocols
-        self._member_id = pending_member_id(wire, group_id, protocols)
+        self._member_id = _pending_id(wire, group_id, protocols)
         self._is_member = True
         self._answer: Answer | None = None
         self._generation = -1
@@ -241,7 +264,7 @@ class KafkaGuest:
     def leave(self) -> None:
         if self._is_member:
             self._is_member = False
-            _forget(self._wire, self._group_id, self._member_id)
+            forget_member(self._wire, self._group_id, self._member_id)
 
     def _check(self, code: int, what: str) -> None:
         if code in (UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION):
@@ -249,56 +272,9 @@ class KafkaGuest:
         check(code, what, on_group("Read", self._group_id))
 
 
-def subscription(raw: bytes) -> Subscription:
-    """What a member says as it joins: any client wrote it, so what cannot be read is left out."""
-    version = int.from_bytes(raw[:2], "big", signed=True)
-    try:
-        said = ConsumerProtocolSubscription.decode(raw)
-        rows = (row for row in said.owned_partitions or () if row.topic)
-        owned = frozenset(TopicPartition(row.topic, n) for row in rows for n in row.partitions or ())
-        return Subscription(frozenset(t for t in said.topics or () if t), owned, said.generation_id, version)
-    except (ValueError, TypeError, IndexError, struct.error):
-        return Subscription(frozenset(), version=version)
-
-
-def assignment(share: Collection[TopicPartition], version: int) -> bytes:
-    """``ConsumerProtocolAssignment``, in a version that a member of this subscription's version reads.
-
-    Without user data: sarama's sticky assignor fails for good as leader where it finds an empty one.
-    """
-    row_class = ConsumerProtocolAssignment.TopicPartition
-    rows = [row_class(topic=topic, partitions=sorted(numbers)) for topic, numbers in sorted(by_topic(share).items())]
-    version = min(max(version, 0), 1)
-    return bytes(ConsumerProtocolAssignment(assigned_partitions=rows, user_data=None, version=version).encode())
-
-
 def _protocols(group: Group) -> list[str]:
     return list(dict.fromkeys([*([group.assignor] if group.assignor else []), *_ASSIGNORS]))
 
 
-def pending_member_id(wire: Wire, group_id: str, protocols: Collection[str]) -> str:
-    """A member id that the coordinator has handed out and now waits for (KIP-394)."""
-    [answer] = wire.exchange(
-        group_id,
-        lambda: join_request(group_id, "", protocols, int(PENDING_SESSION_S * 1000)),
-        what=f"ask for a member id in group {group_id}",
-    )
-    return _member_id(answer, group_id)
-
-
-def _member_id(answer: Any, group_id: str) -> str:
-    if answer.error_code != MEMBER_ID_REQUIRED:
-        check(answer.error_code, f"ask for a member id in group {group_id}")
-        raise Refused(f"ask for a member id in group {group_id}: the broker let a member without id join")
-    return str(answer.member_id)
-
-
-def _forget(wire: Wire, group_id: str, member_id: str) -> bool:
-    """Leave with a member id of ours; whether the coordinator is known to have remembered it until then.
-
-    Where it cannot be told to, it forgets the id after its session timeout.
-    """
-    try:
-        return bool(leave_members(wire, group_id, [(member_id, None)]))
-    except KafkaFailure:
-        return False
+def _pending_id(wire: Wire, group_id: str, protocols: Collection[str]) -> str:
+    return pending_member_id(wire, group_id, protocols, PENDING_SESSION_S)

@@ -27,14 +27,21 @@ from tidegate.kafka.model import Topic, TopicPartition
 from tidegate.kafka.ports import OffsetWriter
 from tidegate.kafka_client.cluster_requests import describe_topics
 from tidegate.kafka_client.codes import NO_ERROR, check
+from tidegate.kafka_client.consumer_protocol import assignment
 from tidegate.kafka_client.group_heartbeats import (
     JOIN,
     LEAVE,
     ConsumerGroupHeartbeatRequest,
     StreamsGroupHeartbeatRequest,
 )
-from tidegate.kafka_client.group_requests import delete_group, leave_members, send_join, sync_as_leader
-from tidegate.kafka_client.membership import PENDING_SESSION_S, assignment, pending_member_id
+from tidegate.kafka_client.group_requests import (
+    delete_group,
+    leave_members,
+    pending_member_id,
+    send_join,
+    sync_as_leader,
+)
+from tidegate.kafka_client.membership import PENDING_SESSION_S
 from tidegate.kafka_client.wire import Wire
 from tidegate.resources.connection import GroupKind, Support
 
@@ -225,7 +232,7 @@ class KafkaProbe:
 
     def _join_classic(self, group_id: str) -> Leave:
         """A generation of one, which is led to the end: only then is the group stable."""
-        member_id = pending_member_id(self._wire, group_id, [_ASSIGNOR])
+        member_id = pending_member_id(self._wire, group_id, [_ASSIGNOR], PENDING_SESSION_S)
 
         def leave() -> bool:
             return bool(leave_members(self._wire, group_id, [(member_id, None)]))

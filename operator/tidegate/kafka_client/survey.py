@@ -9,9 +9,9 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import ListedGroup, LogBounds, Subscription, TopicPartition
 from tidegate.kafka.rights import Resource, Right
 from tidegate.kafka_client.cluster_requests import broker_settings
+from tidegate.kafka_client.consumer_protocol import subscription
 from tidegate.kafka_client.group_requests import list_groups, subscriptions_of
 from tidegate.kafka_client.log_offsets import EARLIEST, LATEST, LogOffsets
-from tidegate.kafka_client.membership import subscription
 from tidegate.kafka_client.wire import Wire
 
 _PARTITIONS: Final = 5_000

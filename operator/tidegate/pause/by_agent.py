@@ -22,6 +22,7 @@ from tidegate.pause.report import (
     QUICK,
     SHOWN,
     WAITING_FOR_GROUP,
+    WAITING_FOR_TOPICS,
     Row,
     counted,
     listed,
@@ -45,7 +46,6 @@ from tidegate.resources.pause import (
     PauseStatus,
 )
 
-WAITING_FOR_TOPICS: Final = "WaitingForTopics"
 UNMANAGED_MEMBERS: Final = "UnmanagedMembers"
 ACK_OVERDUE: Final = "AckOverdue"
 

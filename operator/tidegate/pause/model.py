@@ -13,9 +13,12 @@ from tidegate.kafka.model import Group, Offsets, Topic, TopicPartition
 from tidegate.kube.loop import rest_s
 from tidegate.kube.ports import KubeEvent
 from tidegate.kube.workloads import Scale, ScaledObject
+from tidegate.leading.leaders import Look
+from tidegate.leading.pacing import Report
 from tidegate.pause.holds import HoldChanges
 from tidegate.resources.conditions import Refusal
 from tidegate.resources.connection import AllowSpec
+from tidegate.resources.leading import LeaderSeat
 from tidegate.resources.pause import (
     ConsumerGroupPauseSpec,
     PausedPartition,
@@ -98,6 +101,28 @@ class LookedAtConnector:
 
 
 @dataclass(frozen=True, slots=True)
+class LookedAtLead:
+    """How the pause's group is led. ``session_s``: how long the partitions stay withheld without a sign of life of us.
+
+    ``is_out_of_reach``: this process leads nothing for the pause, and its connection is not open. ``is_stopped``: since
+    the pause has ended, this process has asked for nothing to be withheld for it.
+    """
+
+    look: Look = field(default_factory=Look)
+    session_s: float = 0.0
+    is_out_of_reach: bool = False
+    is_stopped: bool = False
+
+    @property
+    def report(self) -> Report:
+        return self.look.report
+
+    @property
+    def wanted(self) -> frozenset[TopicPartition] | None:
+        return self.look.wanted
+
+
+@dataclass(frozen=True, slots=True)
 class Patience:
     """How long is waited for what. ``unmanaged``: for a first word of an owner, before it counts as one without the
     agent. ``overdue``: beyond the drain time-out, for an owner with the agent. ``leaving``: for the members of a group
@@ -168,6 +193,7 @@ class Seen:
     rows: tuple[PausedPartition, ...] | None = None
     workloads: Mapping[WorkloadRef, LookedAt] = field(default_factory=dict)
     connector: LookedAtConnector = LookedAtConnector()
+    leading: LookedAtLead = LookedAtLead()
     patience: Patience = Patience()
     tick: Tick = Tick()
 
@@ -219,7 +245,24 @@ class SetConnector:
     state: TargetState
 
 
-Action = AddFinalizer | RemoveFinalizer | ChangeHolds | SetReplicas | TellKeda | SetConnector
+@dataclass(frozen=True, slots=True)
+class LeadGroup:
+    """Lead the group, and give these partitions to nobody; ``known``: the seat that an earlier process has noted."""
+
+    group: str
+    partitions: frozenset[TopicPartition]
+    known: LeaderSeat | None
+
+
+@dataclass(frozen=True, slots=True)
+class StopLeading:
+    """Withhold nothing of the group for this pause any more."""
+
+    group: str
+    known: LeaderSeat | None
+
+
+Action = AddFinalizer | RemoveFinalizer | ChangeHolds | SetReplicas | TellKeda | SetConnector | LeadGroup | StopLeading
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from tidegate.control.topics import TopicsChecked
 from tidegate.kafka.model import TopicPartition
 from tidegate.kube.ports import Kube
 from tidegate.kube.workloads import Workloads
+from tidegate.leading.leaders import Leaders
 from tidegate.pause.model import (
     Patience,
     Tick,
@@ -49,6 +50,7 @@ class Parts:
     workloads: Workloads
     connect: ConnectWorkers
     connect_executor: Executor
+    leaders: Leaders
 
 
 @dataclass(slots=True)
@@ -71,3 +73,5 @@ class Memory:
     refused_s: float = 0.0
     scaler: ScalerMemory = field(default_factory=ScalerMemory)
     stopper: StopperMemory = field(default_factory=StopperMemory)
+    lead_stopped: bool = False
+    """Its group was asked not to be led for it any more, by this process."""

@@ -3,7 +3,8 @@
     Pending ─ partitions known ─ finalizer ─ Pausing: holds written ─ acks ─ Paused       (by_agent)
     Pending ─ replicas recorded ─ finalizer ─ Pausing: scaled to 0 ─ group empty ─ Paused (by_scale)
     Pending ─ state recorded ─ finalizer ─ Pausing: connector stopped ─ group empty ─ Paused (by_connect)
-    Resuming: workloads scaled back, connector resumed, holds released ─ Resumed                             (release)
+    Pending ─ finalizer ─ Pausing: group led ─ partitions are nobody's, seat noted ─ Paused (by_leading)
+    Resuming: workloads scaled back, connector resumed, group left, holds released ─ Resumed                 (release)
 
 Nothing of this is remembered from pass to pass but what the status, the API server and the control topic say; only how
 long an owner has been waited for is (:class:`~tidegate.pause.model.Wait`), and losing that costs a little patience.
@@ -16,9 +17,9 @@ from typing import Final
 from tidegate.connection.allow import GROUP_NOT_ALLOWED, TOPIC_NOT_ALLOWED, group_not_allowed, topic_not_allowed
 from tidegate.kafka.model import GroupType
 from tidegate.kafka.names import is_internal
-from tidegate.pause import by_agent, by_connect, by_scale
+from tidegate.pause import by_agent, by_connect, by_leading, by_scale
 from tidegate.pause.model import Decision, Observed, Seen
-from tidegate.pause.release import leave, refuse, resume, start_again
+from tidegate.pause.release import is_led, leave, refuse, resume, start_again
 from tidegate.pause.report import paused_is, stamp, warning
 from tidegate.resources.conditions import Refusal, reconciling, stalled
 from tidegate.resources.pause import ConsumerGroupPauseSpec, PausePhase, PauseStatus
@@ -49,11 +50,13 @@ def decide(seen: Seen) -> Decision:
     if refusal is not None and not stopped:
         return refuse(seen, status, refusal)
     over = _over(seen, seen.spec, status)
-    if over is not None and (status.workloads or status.connector is not None):
+    if over is not None and (
+        status.workloads or status.connector is not None or status.leader is not None or is_led(seen)
+    ):
         back = start_again(seen, status, over.message)
         if back is not None:
             return back
-        status = status.model_copy(update={"workloads": (), "connector": None})
+        status = status.model_copy(update={"workloads": (), "connector": None, "leader": None})
     if refusal is not None:
         status = status.model_copy(update={"phase": PausePhase.DEGRADED})
         return _stuck(seen, status, refusal, seen.tick.idle_s)
@@ -70,6 +73,8 @@ def decide(seen: Seen) -> Decision:
         return resume(seen, status, seen.observed, over.reason, over.message)
     if by_connect.is_by_connect(seen.spec):
         return by_connect.pause(seen, seen.spec, status, seen.observed)
+    if by_leading.is_by_leading(seen.spec):
+        return by_leading.pause(seen, seen.spec, status, seen.observed)
     if by_scale.is_by_scale(seen.spec, status):
         return by_scale.pause(seen, seen.spec, status, seen.observed)
     return by_agent.pause(seen, seen.spec, status, seen.observed)

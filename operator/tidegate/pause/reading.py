@@ -24,13 +24,17 @@ from tidegate.kafka.model import Group, GroupState, GroupType, Offsets, TopicPar
 from tidegate.kafka.names import is_allowed, is_pattern
 from tidegate.kube.ports import Object, label_of, namespace_of, uid_of
 from tidegate.kube.unreadable import is_abandoned
+from tidegate.leading.leaders import Led
 from tidegate.pause import connectors, plan
 from tidegate.pause.by_connect import is_by_connect
+from tidegate.pause.by_leading import is_by_leading
 from tidegate.pause.by_scale import is_by_scale
 from tidegate.pause.holds import own_holds
+from tidegate.pause.leads import Leads
 from tidegate.pause.model import Decision, LookedAtConnector, Observed, Seen
 from tidegate.pause.parts import Memory, Parts
 from tidegate.pause.plan import is_over
+from tidegate.pause.release import is_led
 from tidegate.pause.scaler import Scaler
 from tidegate.pause.stopper import CONNECT_UNAVAILABLE, Stopper
 from tidegate.pause.workloads import give_back
@@ -64,7 +68,8 @@ def read_spec(body: Object) -> tuple[ConsumerGroupPauseSpec | None, str]:
 class Reader:
     """Reads what a pause is decided by, each pass as much as it needs."""
 
-    def __init__(self, parts: Parts, scaler: Scaler, stopper: Stopper) -> None:
+    def __init__(self, parts: Parts, scaler: Scaler, stopper: Stopper, leads: Leads) -> None:
+        self._leads = leads
         self._parts = parts
         self._scaler = scaler
         self._stopper = stopper
@@ -106,9 +111,11 @@ class Reader:
             return seen
         seen = await self._with_workloads(seen, namespace_of(body), memory)
         seen = await self._with_connector(seen, live, memory)
+        seen = self._with_lead(seen, live, memory)
         if spec is None or (deleting and seen.abandoned):
             return seen
         goes_back = give_back(seen, seen.status.workloads).records or connectors.give_back(seen).record is not None
+        goes_back = goes_back or is_led(seen)
         if is_over(seen) and goes_back:
             return seen  # which takes no Kafka, and does not wait for it
         if live is None and is_foreign(body) and not seen.has_finalizer:
@@ -123,10 +130,10 @@ class Reader:
         trouble = seen.connector.trouble
         if trouble is not None and trouble.reason == CONNECT_UNAVAILABLE and not (is_over(seen) or live.withdrawn):
             return replace(seen, waiting=trouble)
-        whole_group = is_by_scale(spec, seen.status) or is_by_connect(spec)
-        needs_topics = not (deleting or spec.suspend or whole_group or live.withdrawn)
+        by_others = is_by_scale(spec, seen.status) or is_by_connect(spec) or is_by_leading(spec)
+        needs_topics = not (deleting or spec.suspend or by_others or live.withdrawn)
         # Where nothing was ever held, consumers need no agent, and the control topics no rights.
-        needs_gates = not whole_group or seen.status.method is PauseMethod.AGENT
+        needs_gates = not by_others or seen.status.method is PauseMethod.AGENT
         found = await self._observed(seen, spec, live, memory, needs_topics=needs_topics, needs_gates=needs_gates)
         # What it holds is released once that is seen.
         return replace(found, not_for_it=refusal(body)) if live.withdrawn and found.observed is not None else found
@@ -165,6 +172,14 @@ class Reader:
         now_s = seen.now.timestamp()
         look = functools.partial(self._stopper.look, seen.uid, live, *named, record, memory.stopper, now_s)
         return replace(seen, connector=await in_thread(self._parts.connect_executor, look))
+
+    def _with_lead(self, seen: Seen, live: Live | None, memory: Memory) -> Seen:
+        record, spec = seen.status.leader, seen.spec
+        if spec is None or (record is None and not is_by_leading(spec)):
+            return seen
+        uid = record.connection_uid if record is not None else live.uid if live is not None else ""
+        looked = self._leads.look(seen.uid, Led(uid, spec.group), live)
+        return replace(seen, leading=replace(looked, is_stopped=memory.lead_stopped))
 
     async def _observed(
         self,
@@ -235,10 +250,12 @@ class Reader:
         if seen.observed is None or seen.spec is None or not rows:
             return seen
         first = memory.lag_s is None
+        # Gates tell where they closed; what else stands still, the offsets that were committed until then.
+        is_exact = seen.status.method is not PauseMethod.LEADING
         if not self._lag_is_due(rows, memory):
             return seen
         memory.lag_s = asyncio.get_running_loop().time()
-        age_s = self._parts.tick.active_s if first else self._parts.tick.idle_s
+        age_s = self._parts.tick.active_s * is_exact if first else self._parts.tick.idle_s
         partitions = [TopicPartition(row.topic, row.partition) for row in rows]
         try:
             committed = await self._parts.observer.committed(live.uid, seen.spec.group, age_s)

@@ -28,14 +28,17 @@ from tidegate.kube.unreadable import (
 )
 from tidegate.pause import plan
 from tidegate.pause.holds import HoldChanges
+from tidegate.pause.leads import Leads
 from tidegate.pause.model import (
     AddFinalizer,
     ChangeHolds,
     Decision,
+    LeadGroup,
     RemoveFinalizer,
     Seen,
     SetConnector,
     SetReplicas,
+    StopLeading,
     TellKeda,
 )
 from tidegate.pause.parts import Memory, Parts
@@ -66,7 +69,8 @@ class PauseReconciler:
         self._topics = parts.topics
         self._scaler = Scaler(parts.kube, parts.workloads, parts.tick.idle_s)
         self._stopper = Stopper(parts.kube, parts.connect, parts.tick.idle_s)
-        self._reader = Reader(parts, self._scaler, self._stopper)
+        self._leads = Leads(parts.kube, parts.leaders)
+        self._reader = Reader(parts, self._scaler, self._stopper, self._leads)
         self._locks: weakref.WeakValueDictionary[tuple[str, ...], asyncio.Lock] = weakref.WeakValueDictionary()
 
     async def reconcile(self, body: Object) -> Pass:
@@ -157,6 +161,7 @@ class PauseReconciler:
     async def forget(self, body: Object) -> None:
         uid = uid_of(body)
         self._parts.observer.drop(uid)
+        self._parts.leaders.forget(uid)
         self._parts.metrics.pause_is(uid, None)
         self._parts.metrics.newer_is(PAUSES.kind, uid, False)
         self._memories.pop(uid, None)
@@ -181,7 +186,8 @@ class PauseReconciler:
     def _measure(self, seen: Seen, decision: Decision, memory: Memory) -> None:
         status, metrics = decision.status, self._parts.metrics
         phase = status.phase.value if status.phase is not None else None
-        metrics.pause_is(seen.uid, phase, status.partitions_paused or 0, decision.paused_since)
+        paused, since = status.partitions_paused or 0, decision.paused_since
+        metrics.pause_is(seen.uid, phase, paused, since, by_leading=status.leader is not None)
         now_s = asyncio.get_running_loop().time()
         for partition in memory.held_s.keys() & decision.obeyed:
             metrics.hold_acked(now_s - memory.held_s.pop(partition))
@@ -229,6 +235,12 @@ class PauseReconciler:
                     self._parts.now().timestamp(),
                 )
                 memory.wrote_s = loop.time()
+            case LeadGroup() | StopLeading():
+                if live is None:
+                    raise ValueError("groups are led through a connection")
+                lead = functools.partial(self._leads.do, decision.action, uid_of(body), live)
+                await in_thread(self._parts.executor, lead)
+                memory.lead_stopped = isinstance(decision.action, StopLeading)
             case _:
                 assert_never(decision.action)
         return body

@@ -13,7 +13,7 @@ from tidegate.kube.unreadable import ABANDON
 from tidegate.pause import connectors
 from tidegate.pause.connectors import ConnectorStep
 from tidegate.pause.holds import own_holds
-from tidegate.pause.model import Action, Decision, Observed, RemoveFinalizer, Seen
+from tidegate.pause.model import Action, Decision, Observed, RemoveFinalizer, Seen, StopLeading
 from tidegate.pause.report import RESUMING, cleared, counted, listed, paused_is, release, stamp, told, warning
 from tidegate.pause.workloads import give_back
 from tidegate.resources.conditions import Refusal, ready, reconciling, stalled
@@ -24,6 +24,22 @@ HOLDS_LEFT: Final = "HoldsLeft"
 REPLICAS_LEFT: Final = "ReplicasLeft"
 
 _REST_S: Final = 60.0
+
+
+def is_led(seen: Seen) -> bool:
+    """Whether its group is, or may be, led for it: something of it may be withheld."""
+    looked = seen.leading
+    if looked.is_out_of_reach:
+        return False  # where nobody is there who leads, it ends by itself
+    is_left = looked.is_stopped and looked.wanted is None and (looked.report.ended or looked.look.is_wanted)
+    return looked.wanted is not None or (seen.status.leader is not None and not is_left)
+
+
+def _leaves_group(seen: Seen) -> StopLeading | None:
+    """The next step of leading the group no more; where it was done, what is left is to wait."""
+    if not is_led(seen) or seen.spec is None or (seen.leading.is_stopped and seen.leading.wanted is None):
+        return None
+    return StopLeading(seen.spec.group, seen.status.leader)
 
 
 def refuse(seen: Seen, status: PauseStatus, refusal: Refusal) -> Decision:
@@ -38,12 +54,15 @@ def refuse(seen: Seen, status: PauseStatus, refusal: Refusal) -> Decision:
             "phase": PausePhase.PENDING,
             "workloads": step.records,
             "connector": connector.record,
+            "leader": seen.status.leader if is_led(seen) else None,
         }
     )
     troubles = (*step.troubles, *([connector.trouble] if connector.trouble is not None else ()))
-    is_left = bool(step.records) or connector.record is not None
+    is_left = bool(step.records) or connector.record is not None or is_led(seen)
     happenings = (warning(seen, refusal), *step.happenings, *connector.happenings, *_troubles(seen, troubles))
-    action: Action | None = step.action or connector.action
+    action: Action | None = step.action or connector.action or _leaves_group(seen)
+    if action is None and is_led(seen):
+        return Decision(status, None, happenings, again_after_s=seen.tick.quick_s)
     if action is None and held:
         action = release(held)
     elif action is None and not is_left and seen.has_finalizer and seen.observed is not None:
@@ -62,6 +81,9 @@ def _is_waited_for(seen: Seen, step: ConnectorStep) -> bool:
 def start_again(seen: Seen, status: PauseStatus, message: str) -> Decision | None:
     """The next step of giving workloads their replicas back and a connector its state, which takes no Kafka; ``None``:
     all are back."""
+    if is_led(seen):
+        text = f"{message}; the group is led no more"
+        return _going_back(seen, status, text, _leaves_group(seen), (), (), seen.tick.quick_s)
     if status.connector is not None:
         connector = connectors.give_back(seen)
         if connector.record is not None:
@@ -123,7 +145,7 @@ def leave(seen: Seen, status: PauseStatus, since: datetime) -> Decision:
         if left is None:
             return back
         warnings = (warning(seen, left),)
-    status = status.model_copy(update={"workloads": (), "connector": None})
+    status = status.model_copy(update={"workloads": (), "connector": None, "leader": None})
     if seen.abandoned:
         text = (
             f"{ABANDON} is set: it goes at once; what it still holds is released when its connection is next looked at"
@@ -169,8 +191,9 @@ def _left_as_it_is(seen: Seen, status: PauseStatus) -> Refusal | None:
 
 def _let_go(seen: Seen, *happenings: KubeEvent) -> Decision:
     """It may go. Where something else keeps it, it must not look as if it still had something to give back."""
-    has_any = bool(seen.status.workloads) or seen.status.connector is not None
-    status = seen.status.model_copy(update={"workloads": (), "connector": None}) if has_any else seen.status
+    left = {"workloads": (), "connector": None, "leader": None}
+    has_any = bool(seen.status.workloads) or seen.status.connector is not None or seen.status.leader is not None
+    status = seen.status.model_copy(update=left) if has_any else seen.status
     return Decision(status, RemoveFinalizer(), happenings)
 
 
@@ -179,7 +202,7 @@ def _holds_nothing(seen: Seen) -> bool:
 
     One that was changed from the agents to scaling releases its holds meanwhile; should it go before, they are swept.
     """
-    methods = (PauseMethod.SCALE, PauseMethod.CONNECT)
+    methods = (PauseMethod.SCALE, PauseMethod.CONNECT, PauseMethod.LEADING)
     return seen.spec is not None and seen.spec.method in methods and seen.status.method is seen.spec.method
 
 

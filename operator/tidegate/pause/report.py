@@ -29,6 +29,7 @@ QUICK: Final = timedelta(seconds=10)
 """For so long after somebody is first waited for, looks follow one another quickly."""
 
 WAITING_FOR_GROUP: Final = "WaitingForGroup"
+WAITING_FOR_TOPICS: Final = "WaitingForTopics"
 PAUSING: Final = "Pausing"
 ALL_PAUSED: Final = "Paused"
 RESUMING: Final = "Resuming"

@@ -11,28 +11,20 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidegate.kafka.model import Group, GroupType, TopicPartition
+from tidegate.leading.groups import (
+    EAGER_ASSIGNORS,
+    KAFKA_GO,
+    is_cooperative,
+    kafka_go_beside_others,
+    unknown_assignor,
+)
 from tidegate.resources.reset import Way
-
-EAGER_ASSIGNORS: Final = frozenset({"range", "roundrobin", "sticky"})
-"""Classic assignors under which every member gives up all partitions before it rejoins (librdkafka, Java, Python)."""
-
-LED_ASSIGNORS: Final = EAGER_ASSIGNORS | {"cooperative-sticky"}
-"""Assignors whose members take an assignment that holds nothing of the assignor's own."""
-
-KAFKA_GO: Final = "segmentio/kafka-go"
-"""In its default client id. A commit that its application asks for while it joins waits for the next generation, in
-which it has asked where to begin by then: its next commit corrects it, unless it dies before."""
 
 FRANZ_GO: Final = "kgo"
 """Its default client id. While it joins it keeps commits back, and sends them before it asks where to begin."""
 
 COOPERATIVE_SUBSCRIPTION: Final = 1
 """``ConsumerProtocolSubscription`` version since KIP-429. Older clients may keep positions over a rebalance."""
-
-
-def is_cooperative(group: Group) -> bool:
-    """Whether members may keep their partitions over a classic group's rebalance; those of an unknown assignor may."""
-    return group.type is GroupType.CLASSIC and group.assignor not in EAGER_ASSIGNORS
 
 
 def keeps_commits_back(group: Group) -> bool:
@@ -165,16 +157,11 @@ def _keeps_commits_back(owners: Owners) -> str | None:
 
 
 def _unknown_assignor(owners: Owners) -> str | None:
-    if owners.group.assignor in LED_ASSIGNORS:
-        return None
-    return f"what an assignment of assignor {owners.group.assignor or 'unknown'} holds is not known"
+    return unknown_assignor(owners.group)
 
 
 def _kafka_go_beside_others(owners: Owners) -> str | None:
-    """Who leads changes when a guest comes and goes, and what segmentio's client assigns makes Java, librdkafka and
-    kafka-python fail. By default its client id tells it."""
-    told = {KAFKA_GO in m.client_id for m in owners.group.members}
-    return f"{KAFKA_GO} is in it beside other clients, which fail when it leads" if len(told) > 1 else None
+    return kafka_go_beside_others(owners.group)
 
 
 def _not_led(owners: Owners) -> str | None:

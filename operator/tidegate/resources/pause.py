@@ -12,6 +12,7 @@ from tidegate.resources.conditions import Conditions
 from tidegate.resources.connect import ConnectorRef
 from tidegate.resources.durations import parse_duration
 from tidegate.resources.fields import Count, Duration, GroupId, PositiveDuration, ResourceName, Timestamp
+from tidegate.resources.leading import LeaderSeat, LeadingSpec
 from tidegate.resources.rules import Transition, immutable, matching, rule, unique
 
 
@@ -22,6 +23,7 @@ class PauseMethod(StrEnum):
     AGENT = "Agent"
     SCALE = "Scale"
     CONNECT = "Connect"
+    LEADING = "Leading"
 
 
 class WorkloadRef(ResourceModel):
@@ -62,8 +64,8 @@ WorkloadRefs = Annotated[
 _ADDRESS: Final = ("method", "connector", "connectionRef")
 
 
-def _is_by_connect(spec: Any) -> bool:
-    return isinstance(spec, dict) and spec.get("method") == PauseMethod.CONNECT
+def _is_by(method: PauseMethod, spec: Any) -> bool:
+    return isinstance(spec, dict) and spec.get("method") == method
 
 
 class ConsumerGroupPauseSpec(SpecModel):
@@ -77,8 +79,18 @@ class ConsumerGroupPauseSpec(SpecModel):
             "method Connect, connector and connectionRef stay as they are, so that what was stopped is found again: "
             "make another ConsumerGroupPause",
             lambda old, new: (
-                not (_is_by_connect(old) or _is_by_connect(new))
+                not any(_is_by(PauseMethod.CONNECT, spec) for spec in (old, new))
                 or all(old.get(field) == new.get(field) for field in _ADDRESS)
+            ),
+        ),
+        Transition(
+            "self.method == 'Leading' ? oldSelf.method == 'Leading' && self.connectionRef == oldSelf.connectionRef : "
+            "oldSelf.method != 'Leading'",
+            "method Leading and its connectionRef stay as they are, so that the group that is led is found again: make "
+            "another ConsumerGroupPause",
+            lambda old, new: (
+                not any(_is_by(PauseMethod.LEADING, spec) for spec in (old, new))
+                or all(old.get(field) == new.get(field) for field in ("method", "connectionRef"))
             ),
         ),
     )
@@ -111,7 +123,8 @@ class ConsumerGroupPauseSpec(SpecModel):
     """How the partitions are paused. Agent pauses single partitions in consumers that run the agent. Scale sets the
     replicas of the named workloads to 0 and back. Auto uses Agent and, where consumers of the group run no agent,
     Scale, if workloads are named and partitions are not. Connect stops a sink connector of Kafka Connect, and with it
-    the whole group."""
+    the whole group. Leading has a member of the operator's lead a classic group and assign the partitions to nobody,
+    whatever its clients are. It ends by itself while the operator is away, see status.failsOpenAfter."""
 
     workload_ref: WorkloadRef | None = None
     """The workload of this namespace whose pods are the group's consumers, for the method Scale. It must have replicas
@@ -123,6 +136,9 @@ class ConsumerGroupPauseSpec(SpecModel):
     connector: ConnectorRef | None = None
     """The sink connector whose tasks are the group's consumers, for the method Connect. The group is connect- and the
     connector's name, unless the connector sets another one."""
+
+    leading: LeadingSpec | None = None
+    """More about the method Leading."""
 
     suspend: StrictBool = False
     """Resumes the partitions while the resource is kept."""
@@ -166,6 +182,20 @@ class ConsumerGroupPauseSpec(SpecModel):
     )
     def _connector_to_stop(self) -> bool:
         return (self.method is PauseMethod.CONNECT) == (self.connector is not None)
+
+    @rule(
+        "self.method == 'Leading' || !has(self.leading)",
+        "leading is for method Leading: remove it, or use that method",
+    )
+    def _led_where_asked(self) -> bool:
+        return self.method is PauseMethod.LEADING or self.leading is None
+
+    @rule(
+        "self.method != 'Leading' || (!has(self.workloadRef) && !has(self.workloadRefs))",
+        "method Leading leads a group and scales nothing: remove workloadRef and workloadRefs",
+    )
+    def _nothing_is_scaled_while_led(self) -> bool:
+        return self.method is not PauseMethod.LEADING or not self.workloads
 
     @rule(
         "self.method != 'Connect' || !has(self.partitions)",
@@ -355,6 +385,13 @@ class PauseStatus(StatusModel):
 
     connector: StoppedConnector | None = None
     """The sink connector that is stopped for this pause, and the state to which it goes back."""
+
+    leader: LeaderSeat | None = None
+    """The operator's member that leads the group for this pause, with the method Leading."""
+
+    fails_open_after: Duration | None = None
+    """With the method Leading: how long after the operator's last sign of life the partitions are read again, whoever
+    has paused them."""
 
     conditions: Conditions = ()
     """Ready is True when the state that this generation asks for is reached. Reconciling and Stalled are present while

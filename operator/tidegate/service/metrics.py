@@ -31,6 +31,7 @@ class _Pause:
     phase: str
     paused: int
     since: datetime | None
+    by_leading: bool
 
 
 class Metrics:
@@ -71,6 +72,11 @@ class Metrics:
         self._paused = Gauge(
             "tidegate_paused_partitions",
             "Partitions that stand still; one that two pauses hold counts twice.",
+            registry=self.registry,
+        )
+        self._led = Gauge(
+            "tidegate_led_pauses",
+            "ConsumerGroupPauses that lead a group, whose partitions are read again if the operator stays away.",
             registry=self.registry,
         )
         oldest = Gauge(
@@ -223,12 +229,21 @@ class Metrics:
 
     # --- pauses -------------------------------------------------------------------------------------------------------
 
-    def pause_is(self, uid: str, phase: str | None, paused: int = 0, since: datetime | None = None) -> None:
-        """Where a pause stands: how many partitions stand still, the first of them since when.
+    def pause_is(
+        self,
+        uid: str,
+        phase: str | None,
+        paused: int = 0,
+        since: datetime | None = None,
+        *,
+        by_leading: bool = False,
+    ) -> None:
+        """Where a pause stands: how many partitions stand still, the first of them since when; whether a group is led
+        for it.
 
         ``phase`` ``None``: it was not looked at yet, or is gone.
         """
-        pause = None if phase is None else _Pause(phase, paused, since)
+        pause = None if phase is None else _Pause(phase, paused, since, by_leading)
         if self._known_pauses.get(uid) == pause:
             return  # most passes bring no news, and what follows counts all
         if pause is None:
@@ -239,6 +254,7 @@ class Metrics:
         for known in PausePhase:
             self._pauses.labels(known.value).set(tally[known.value])
         self._paused.set(sum(pause.paused for pause in self._known_pauses.values()))
+        self._led.set(sum(pause.by_leading for pause in self._known_pauses.values()))
 
     def hold_acked(self, seconds: float) -> None:
         self._acked.observe(seconds)

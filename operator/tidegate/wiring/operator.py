@@ -33,6 +33,8 @@ from tidegate.kube.loop import LevelLoop
 from tidegate.kube.pods import PodsClient
 from tidegate.kube.ports import APPROVALS, CONNECTIONS, PAUSES, POLICIES, RESETS, Object
 from tidegate.kube.workloads_client import KubeWorkloads
+from tidegate.leading.leaders import Leaders
+from tidegate.leading.pacing import Pacing
 from tidegate.offset_reset.parts import Parts as ResetParts
 from tidegate.offset_reset.passes import ResetPasses
 from tidegate.offset_reset.reconcile import OffsetResetReconciler
@@ -87,12 +89,11 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
     agent = AgentImage(settings.agent_image, settings.agent_image_pull_policy)
     injecting = InjectionMetrics(shared.metrics.registry)
     obeyed = wanting_topics(shared, connections)
-    discovery = _discovery(shared, wake)
-    retention = _retention(shared)
+    discovery, retention = _discovery(shared, wake), _retention(shared)
     injection = _injection(shared, index, agent, injecting, obeyed)
-    stuck = _stuck_records(shared)
+    stuck, leaders = _stuck_records(shared), _leaders(shared)
     features = Features(all=(discovery, retention, stuck, injection), of_groups=(discovery, retention, stuck))
-    approvals, pauses = _approvals(shared), _pauses(shared)
+    approvals, pauses = _approvals(shared), _pauses(shared, leaders)
     wake.pauses = pauses
     policies, resets = _resetting(shared, runners, clients, features, lambda: approvals.bodies)
     wake.loops = (policies, resets)
@@ -113,6 +114,7 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
         resets=resets,
         approvals=approvals,
         pauses=pauses,
+        leaders=leaders,
         backups=backups_of(shared, runners.get(Engine.SPARK)),
         mirrors=mirrors,
         mirroring=mirroring,
@@ -314,7 +316,13 @@ def _resetting(
     return shared.looped(POLICIES, PolicyReconciler(policies, passes, features)), resets
 
 
-def _pauses(shared: Shared) -> LevelLoop:
+def _leaders(shared: Shared) -> Leaders:
+    # A session lasts twice as long as a standby may take to lead.
+    session_s = 2.0 * shared.settings.election.lease_s if shared.settings.lease else 0.0
+    return Leaders(shared.clock, Pacing(session_s=max(Pacing().session_s, session_s)), shared.may_write)
+
+
+def _pauses(shared: Shared, leaders: Leaders) -> LevelLoop:
     settings = shared.settings
     unmanaged, deletion = timedelta(seconds=settings.unmanaged_after_s), timedelta(seconds=settings.deletion_limit_s)
     parts = PauseParts(
@@ -331,6 +339,7 @@ def _pauses(shared: Shared) -> LevelLoop:
         workloads=KubeWorkloads(shared.api_client, shared.clock),
         connect_executor=shared.connect_executor,
         connect=RestConnectWorkers(may_write=shared.may_write),
+        leaders=leaders,
     )
     return shared.looped(PAUSES, PauseReconciler(parts))
 

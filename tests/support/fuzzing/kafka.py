@@ -22,8 +22,8 @@ from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import TopicPartition
 from tidegate.kafka.offset_records import GroupLog, follow, partition_of, with_tail
 from tidegate.kafka.streams import is_commit_metadata
+from tidegate.kafka_client.consumer_protocol import assignment, subscription
 from tidegate.kafka_client.group_descriptions import assigned
-from tidegate.kafka_client.membership import assignment, subscription
 from tidegate.kafka_client.metadata import read_topics, topics_start
 from tidegate.kafka_client.settings import BadAnswer, token_in
 from tidegate.versions import NewerVersion
@@ -244,7 +244,10 @@ TARGETS: Final = (
     ),
     Target(
         "subscription",
-        ("tidegate.kafka_client.membership:subscription",),
+        (
+            "tidegate.kafka_client.consumer_protocol:subscription",
+            "tidegate.kafka_client.consumer_protocol:_subscription",
+        ),
         (_SUBSCRIPTION,),
         subscription,
     ),

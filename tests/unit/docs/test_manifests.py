@@ -38,6 +38,13 @@ def fenced(page: Path) -> Iterator[Any]:
 
 
 MANIFESTS: Final = [manifest for page in PAGES for manifest in fenced(page)]
+HEADINGS: Final = {
+    (page.relative_to(ROOT).as_posix(), tuple(line.split()))
+    for page in PAGES
+    for line in page.read_text().splitlines()
+    if re.fullmatch(r"NAME +[A-Z ]* AGE", line)
+}
+"""Of tables as kubectl prints them."""
 EXAMPLES: Final = sorted(DOCS.glob("examples/**/*.yaml"))
 
 
@@ -49,6 +56,19 @@ def test_a_manifest_in_a_page_is_valid(body: dict[str, Any]) -> None:
 
 def test_pages_have_manifests_of_each_kind() -> None:
     assert {manifest.values[0]["kind"] for manifest in MANIFESTS} == set(SPECS)
+
+
+def test_a_table_in_a_page_has_the_columns_that_kubectl_prints() -> None:
+    printed = set()
+    for crd in sorted((ROOT / "crds").glob("*.tidegate.io.yaml")):
+        for version in yaml.safe_load(crd.read_text())["spec"]["versions"]:
+            columns = version["additionalPrinterColumns"]
+            # A column with a priority is one of `-o wide`.
+            for shown in (columns, [column for column in columns if not column.get("priority")]):
+                printed.add(("NAME", *(column["name"].upper() for column in shown)))
+
+    assert len(HEADINGS) > 10
+    assert {(page, heading) for page, heading in HEADINGS if heading not in printed} == set()
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: str(path.relative_to(DOCS)))

@@ -418,9 +418,12 @@ def test_a_bad_command_config_is_told_before_anything_is_asked(
         assert "Correct it in that file, or leave it out" in said
     assert asked == []
     config.write_text("security.protocol=SSL\n")
-    for more in ([], ["-c", "prod"]):
+    for more, what in (
+        ([], "give --bootstrap-server, or --connection"),
+        (["-c", "prod"], "its servers are in the KafkaConnection; give --bootstrap-server"),
+    ):
         main(["why", "g", *more, "--command-config", str(config)])
-        assert "Kafka: no --bootstrap-server was given" in capsys.readouterr().out
+        assert f"Kafka: it was not asked: {what}" in capsys.readouterr().out
     assert len(asked) == 2
 
 

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from tidegate.kafka.model import Group, GroupState, GroupType, Member, Subscription, TopicPartition
-from tidegate.kafka_client import membership
+from tidegate.kafka_client import group_requests, membership
 from tidegate.kafka_client.codes import MEMBER_ID_REQUIRED
+from tidegate.kafka_client.consumer_protocol import assignment, subscription
 from tidegate.kafka_client.group_descriptions import assigned
-from tidegate.kafka_client.membership import KafkaMembership, assignment, subscription
+from tidegate.kafka_client.membership import KafkaMembership
 
 GROUP = "payments"
 
@@ -63,9 +64,9 @@ def test_a_hold_starts_a_rebalance_where_the_one_under_way_has_ended_meanwhile(
     ends: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     coordinator: Any = Coordinator(ends_before_the_hold=ends)
-    monkeypatch.setattr(membership, "join_request", coordinator.join)
+    monkeypatch.setattr(group_requests, "join_request", coordinator.join)
     monkeypatch.setattr(membership, "send_join", coordinator.send_join)
-    monkeypatch.setattr(membership, "leave_members", coordinator.leave_members)
+    monkeypatch.setattr(group_requests, "leave_members", coordinator.leave_members)
 
     with KafkaMembership(coordinator, coordinator, coordinator, lambda: coordinator).hold(GROUP) as hold:
         assert coordinator.state is GroupState.PREPARING_REBALANCE
@@ -92,10 +93,14 @@ ORDERS_1 = b"\x00\x00\x00\x01" + b"\x00\x06orders" + b"\x00\x00\x00\x01" + b"\x0
             b"\x00\x03" + b"\x00\x00\x00\x01\x00\x06orders" + NOTHING + ORDERS_1 + b"\x00\x00\x00\x07" + b"\xff\xff",
             Subscription(frozenset({"orders"}), frozenset({TopicPartition("orders", 1)}), 7, 3),
         ),
+        (
+            b"\x00\x01" + b"\x00\x00\x00\x01\x00\x06orders" + NOTHING,
+            Subscription(frozenset({"orders"}), version=1),
+        ),
         (b"\x00\x03" + b"\x00\x00\x00\x09", Subscription(frozenset(), version=3)),
         (b"", Subscription(frozenset())),
     ],
-    ids=["eager", "KIP-429", "KIP-792", "cut off", "empty"],
+    ids=["eager", "KIP-429", "KIP-792", "kafka-go", "cut off", "empty"],
 )
 def test_what_a_member_says_as_it_joins(raw: bytes, expected: Subscription) -> None:
     assert subscription(raw) == expected

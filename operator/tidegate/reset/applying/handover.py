@@ -9,13 +9,15 @@ from typing import Final
 from tidegate.cluster import Kafka
 from tidegate.kafka.model import Group, GroupState, GroupType, Member
 from tidegate.kafka.ports import JoinHold
+from tidegate.leading.groups import is_cooperative
+from tidegate.leading.joining import not_back
 from tidegate.reset.applying.commits import RunCommits
-from tidegate.reset.applying.joins import Joins, not_back
+from tidegate.reset.applying.joins import Joins
 from tidegate.reset.applying.rejoins import Rejoins
 from tidegate.reset.applying.rounds import NO_PARTITIONS, Emptied, Outcome, Partitions, Round, Times
 from tidegate.reset.applying.steps import Steps
 from tidegate.reset.applying.timing import NOTICED_S, Pace
-from tidegate.reset.ways import COOPERATIVE_SUBSCRIPTION, is_cooperative
+from tidegate.reset.ways import COOPERATIVE_SUBSCRIPTION
 
 MOST_STALE_LOOKS: Final = 3
 """How often a round is put off because a look at the owners had become too old."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 from tidegate.cluster import Kafka
 from tidegate.kafka.errors import Refused
 from tidegate.kafka.model import Group, GroupState, GroupType, Member
+from tidegate.leading.joining import not_back
 from tidegate.reset.applying.timing import Pace
 
 _OPEN: Final = frozenset({GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE})
@@ -104,22 +104,3 @@ class Joins:
 
     def _group(self) -> Group:
         return self._kafka.groups([self._group_id])[self._group_id]
-
-
-def not_back(group: Group, left: Iterable[Member], before: Group) -> tuple[Member, ...]:
-    """Of those that were made to leave, the ones whose clients are not members again; ``before``: the group then.
-
-    KIP-848 members come back under their own member id, classic ones under a new one; clients are told apart by
-    client id and host.
-    """
-    old_ids = {m.member_id for m in before.members}
-    back = Counter(
-        (m.client_id, m.host) for m in group.members if group.type is GroupType.CONSUMER or m.member_id not in old_ids
-    )
-    missing = []
-    for member in left:
-        client = (member.client_id, member.host)
-        back[client] -= 1
-        if back[client] < 0:
-            missing.append(member)
-    return tuple(missing)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidegate.kafka.model import Group, GroupState, GroupType, Member, TopicPartition
+from tidegate.leading.joining import not_back
 from tidegate.reset.applying.context import RunContext
-from tidegate.reset.applying.joins import not_back
 from tidegate.reset.applying.rounds import NO_PARTITIONS, Partitions
 from tidegate.reset.applying.verify import Watched
 from tidegate.reset.ways import keeps_commits_back

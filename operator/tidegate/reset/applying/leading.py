@@ -10,23 +10,17 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Final
 
 from tidegate.cluster import Kafka
 from tidegate.kafka.assignments import claimed, not_held_by_others, share_out, without
 from tidegate.kafka.errors import GroupNotLive, NotAuthorized, Refused
-from tidegate.kafka.model import Generation, Group, GroupState, Member, Topic, TopicPartition
+from tidegate.kafka.model import Generation, Group, GroupState, Topic, TopicPartition
 from tidegate.kafka.ports import Guest
-from tidegate.reset.applying.joins import not_back
+from tidegate.leading.groups import is_cooperative
+from tidegate.leading.joining import NOTICED_S, NotAllBack, gather
 from tidegate.reset.applying.timing import Pace
-from tidegate.reset.ways import is_cooperative
 
 Partitions = frozenset[TopicPartition]
-
-NOTICED_S: Final = 0.5
-"""How much later than a heartbeat all members wait in the join."""
-LAST_JOIN_S: Final = 0.05
-"""Clients that were made to leave are members again a moment before their join is complete."""
 
 
 class NotLed(Exception):
@@ -94,36 +88,32 @@ class Lead:
 
         Whoever waits there too hears of that at once, and joins anew. ``guests``: what dead writers have left behind.
         """
-        tuning, membership = self._pace.tuning, self._kafka.membership
-        with membership.hold(self._group_id, rebalance=False) as hold:
-            if not self._cooperative:
-                stopped()
-            guest.join()
+        tuning = self._pace.tuning
+        if not self._cooperative:
+            stopped()
 
-            def look(reached: Callable[[], bool]) -> Callable[[], bool]:
-                def kept() -> bool:
-                    hold.keep()
-                    return reached()
-
-                return kept
-
-            self._pace.until(look(lambda: False), tuning.heartbeat_s + NOTICED_S, tuning.look_s)
-            there = self._now()
-            members = tuple(m for m in there.members if m.member_id != guest.member_id)
+        def leaving() -> None:
             stopped()
             # That long the next rebalance takes by nature, and what is withheld may need one more.
             by_nature_s = 2 * (tuning.heartbeat_s + NOTICED_S)
             self._ends_s = self._pace.clock.monotonic() + max(self._standstill_s, by_nature_s)
-            membership.leave(self._group_id, members)
-            left = tuple(m for m in members if m.member_id not in guests)
-            self._others = len(left)
 
-            def all_are_back() -> bool:
-                return not not_back(self._now(), left, there)
+        def until(reached: Callable[[], bool], limit_s: float) -> bool:
+            return self._pace.until(reached, limit_s, tuning.look_s)
 
-            if not self._pace.until(look(all_are_back), self._standstill_s, tuning.look_s):
-                raise self._too_late(not_back(self._now(), left, there), replace(there, members=left))
-            self._pace.until(look(lambda: False), LAST_JOIN_S, tuning.look_s)
+        try:
+            self._others = gather(
+                self._kafka,
+                self._group_id,
+                guest,
+                heartbeat_s=tuning.heartbeat_s,
+                back_s=self._standstill_s,
+                until=until,
+                leaving=leaving,
+                ignored=guests,
+            )
+        except NotAllBack as late:
+            raise self._too_late(late) from late
         return self._joined(guest)
 
     def _withheld(self, guest: Guest, generation: Generation) -> Generation:
@@ -209,12 +199,12 @@ class Lead:
     def _named(self, generation: Generation) -> Partitions:
         return claimed(generation.subscriptions) & self._partitions if self._cooperative else frozenset()
 
-    def _too_late(self, missing: tuple[Member, ...], left: Group) -> NotLed:
-        names = ", ".join(f"{m.client_id} at {m.host}" for m in missing[:3])
+    def _too_late(self, late: NotAllBack) -> NotLed:
+        names = ", ".join(f"{m.client_id} at {m.host}" for m in late.missing[:3])
         return NotLed(
-            f"{len(missing)} member(s) did not come back within maxStandstill ({self._standstill_s:g} s): {names}",
+            f"{len(late.missing)} member(s) did not come back within maxStandstill ({self._standstill_s:g} s): {names}",
             stood_still=True,
-            left=left,
+            left=late.left,
         )
 
     def _until(self, reached: Callable[[], bool]) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tidegate.cluster import Kafka
 from tidegate.kafka.model import Group, GroupState, TopicPartition
-from tidegate.reset.ways import is_cooperative
+from tidegate.leading.groups import is_cooperative
 
 
 def look(kafka: Kafka, group_id: str, partitions: Collection[TopicPartition]) -> Group:

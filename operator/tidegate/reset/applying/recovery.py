@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import GroupState, GroupType
+from tidegate.leading.groups import is_cooperative
 from tidegate.reset.applying.context import RunContext
 from tidegate.reset.applying.late_commits import LateCommits
 from tidegate.reset.applying.plan_check import check_plan
@@ -12,7 +13,7 @@ from tidegate.reset.applying.rounds import NO_PARTITIONS, Partitions, Round
 from tidegate.reset.applying.state import Away
 from tidegate.reset.applying.watch import TargetWatch
 from tidegate.reset.model.progress import Progress
-from tidegate.reset.ways import is_cooperative, keeps_commits_back
+from tidegate.reset.ways import keeps_commits_back
 from tidegate.resources.reset import ResetPhase, Way
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidegate.cluster import Kafka
 from tidegate.kafka.model import Group, GroupState, Member, TopicPartition
-from tidegate.reset.applying.joins import not_back
+from tidegate.leading.joining import not_back
 from tidegate.reset.applying.rounds import Partitions
 
 

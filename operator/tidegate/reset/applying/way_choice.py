@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidegate.kafka.model import Group, GroupState, GroupType
+from tidegate.leading.groups import is_led
 from tidegate.reset.applying.context import RunContext
 from tidegate.reset.applying.journal import REBALANCING
 from tidegate.reset.applying.rounds import Partitions
+from tidegate.reset.applying.timing import NotReady
 from tidegate.reset.ways import Choice, Owners, choose_way
 from tidegate.resources.reset import Way
 
@@ -30,7 +32,10 @@ class WayChoice:
         """Whether the group was seen to have a transaction open at nearly every moment."""
 
     def choose(self, pending: Partitions) -> tuple[Group, Choice]:
-        """The group once nothing moves in it, and the way; chosen anew whenever something had to be waited for."""
+        """The group once nothing moves in it, and the way; chosen anew whenever something had to be waited for.
+
+        Raises ``NotReady`` where a pause leads the group, and the way would end that.
+        """
         group, choice = self._chosen(pending)
         if choice.way is Way.UNOWNED and self._waited_for_dead_leader(group, pending):
             group, choice = self._chosen(pending)
@@ -41,6 +46,12 @@ class WayChoice:
             group, choice = self._chosen(pending)
         if choice.way is Way.HANDOVER and self._sequences.wait_for_heartbeat():
             group, choice = self._chosen(pending)
+        if choice.way is not Way.UNOWNED and is_led(group):
+            raise NotReady(
+                f"group {self._group_id} is led for a ConsumerGroupPause with method Leading, and to have its members "
+                "let go of partitions would end that: meanwhile only partitions that are paused by it can be reset. "
+                "Pause these as well, or delete the pause"
+            )
         return group, choice
 
     def _chosen(self, pending: Partitions) -> tuple[Group, Choice]:

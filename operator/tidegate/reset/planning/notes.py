@@ -6,6 +6,7 @@ from collections.abc import Collection
 from datetime import datetime
 
 from tidegate.kafka.model import Group, GroupState, GroupType, TopicPartition
+from tidegate.leading.groups import LED_ASSIGNORS, is_cooperative
 from tidegate.reset.model.plan import Plan
 from tidegate.reset.model.targets import (
     ByDuration,
@@ -23,7 +24,6 @@ from tidegate.reset.planning.checks import Asked
 from tidegate.reset.planning.measured import Aimed, Measured
 from tidegate.reset.planning.scope import listed
 from tidegate.reset.planning.targets import NoAim, asked_time
-from tidegate.reset.ways import LED_ASSIGNORS, is_cooperative
 from tidegate.resources.reset import Way
 from tidegate.resources.targets import NoMatch
 

@@ -1,0 +1,42 @@
+"""Which classic groups can be led from outside, by what is known of their assignors and clients. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidegate.kafka.assignments import LEADER_CLIENT_ID
+from tidegate.kafka.model import Group, GroupType
+
+EAGER_ASSIGNORS: Final = frozenset({"range", "roundrobin", "sticky"})
+"""Classic assignors under which every member gives up all partitions before it rejoins (librdkafka, Java, Python)."""
+
+LED_ASSIGNORS: Final = EAGER_ASSIGNORS | {"cooperative-sticky"}
+"""Assignors whose members take an assignment that holds nothing of the assignor's own."""
+
+KAFKA_GO: Final = "segmentio/kafka-go"
+"""In its default client id. A commit that its application asks for while it joins waits for the next generation, in
+which it has asked where to begin by then: its next commit corrects it, unless it dies before."""
+
+
+def is_cooperative(group: Group) -> bool:
+    """Whether members may keep their partitions over a classic group's rebalance; those of an unknown assignor may."""
+    return group.type is GroupType.CLASSIC and group.assignor not in EAGER_ASSIGNORS
+
+
+def is_led(group: Group) -> bool:
+    """Whether a member of ours leads it for a pause, or may do so."""
+    return any(m.client_id == LEADER_CLIENT_ID for m in group.members)
+
+
+def unknown_assignor(group: Group) -> str | None:
+    """Why what its members are assigned can't be written by us."""
+    if group.assignor in LED_ASSIGNORS:
+        return None
+    return f"what an assignment of assignor {group.assignor or 'unknown'} holds is not known"
+
+
+def kafka_go_beside_others(group: Group) -> str | None:
+    """Who leads changes when a guest comes and goes, and what segmentio's client assigns makes Java, librdkafka and
+    kafka-python fail. By default its client id tells it."""
+    told = {KAFKA_GO in m.client_id for m in group.members}
+    return f"{KAFKA_GO} is in it beside other clients, which fail when it leads" if len(told) > 1 else None
