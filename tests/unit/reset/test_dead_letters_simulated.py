@@ -316,6 +316,17 @@ def test_a_topic_that_keeps_the_copy_is_copied_to(kept: Keeping, tmp_path: Path)
     check_copied_once(world)
 
 
+def test_a_broker_that_does_not_tell_settings_is_copied_to(tmp_path: Path) -> None:
+    world = at_a_record(MANAGED, tmp_path)
+    world.kafka.fail("keeping", Refused("InvalidRequestError"))
+
+    result = world.execute()
+
+    assert result is not None
+    assert result.phase is ResetPhase.SUCCEEDED, result
+    check_copied_once(world)
+
+
 @dataclass
 class Meanwhile(Process):
     """A writer during whose ``at``-th call, just before it, something else is done."""

@@ -95,7 +95,10 @@ class DeadLetters:
     def _check_kept(self, records: Iterable[Record]) -> None:
         """Copies have the timestamps of their records, by which retention removes them: it may within minutes. Not
         known where the topic's settings can't be read. Raises ``NotCopied``."""
-        kept = self._kafka.keeping(self.topic)
+        try:
+            kept = self._kafka.keeping(self.topic)
+        except Refused:
+            return  # not every broker tells settings
         if kept is None:
             return
         if kept.is_compacted:
