@@ -4,6 +4,7 @@ skipped."""
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -191,6 +192,28 @@ def test_a_record_is_copied_once_wherever_the_writer_is_killed(call: str, when: 
     [copied] = scene.copies()
     assert (copied.key, copied.value, copied.at_ms) == (b"key", b"poison", AT_MS)
     assert list(copied.headers) == [*HEADERS, *origin(scene, 0)]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.nightly
+def test_a_record_is_copied_once_also_beside_a_transaction_of_somebody_elses(when: str, scene: Scene) -> None:
+    """That looks as if the dead writer's were not decided yet."""
+    scene.write(b"poison", b"fine")
+    scene.create(1)
+    execute_and_die(scene.folder, "run", "commit", when)
+    others = scene.kafka.writer(scene.group, transaction_timeout_s=60, purpose="others")
+    with closing(others), others.transaction() as transaction:
+        transaction.send(scene.group, {scene.source: 0})
+        over = threading.Timer(8, lambda: transaction.abort(20))
+        over.start()
+
+        result = scene.execute()
+
+        over.join()
+    assert result.phase is ResetPhase.SUCCEEDED, result
+    assert scene.committed() == 1
+    [copied] = scene.copies()
+    assert copied.value == b"poison"
 
 
 class NotText(str):
