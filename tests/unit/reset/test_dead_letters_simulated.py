@@ -365,6 +365,25 @@ def test_no_more_is_skipped_than_was_read(what: Callable[[World], None], kind: K
     assert not copies(world.kafka)
 
 
+@pytest.mark.parametrize("kind", [*STRATEGIES, GO_OFTEN], ids=lambda k: k.name)
+@pytest.mark.parametrize("when", ["kafka.", "kafka.writer.transaction"])
+def test_a_group_that_has_got_past_the_record_by_itself_does_not_go_back(when: str, kind: Kind, tmp_path: Path) -> None:
+    """After its plan was made, at first or as its owners have let go."""
+    whole = Process()
+    at_a_record(kind, tmp_path / "whole").execute(whole)
+    world = at_a_record(kind, tmp_path / "run")
+    past = world.targets[STUCK] + 2
+    at = next(number for number, name in enumerate(whole.calls, 1) if name.startswith(when))
+
+    result = world.execute(Meanwhile(at=at, do=lambda: world.kafka.commit_directly(GROUP, {STUCK: past})))
+
+    assert result is not None
+    assert (result.phase, result.reason) == (ResetPhase.FAILED, "PlanOutdated"), result
+    assert "has passed the target of orders-1" in result.message
+    assert world.kafka.committed(GROUP)[STUCK] == past
+    assert not copies(world.kafka)
+
+
 def test_records_of_a_topic_that_was_created_again_are_not_copied_for_the_old_ones(tmp_path: Path) -> None:
     whole = Process()
     at_a_record(MANAGED, tmp_path / "whole").execute(whole)

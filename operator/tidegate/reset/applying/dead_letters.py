@@ -16,7 +16,7 @@ from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused
 from tidegate.kafka.model import Range, Record, Topic, TopicPartition
 from tidegate.kafka.ports import GroupTransaction
 from tidegate.kafka.rights import on_topics, to_grant
-from tidegate.reset.applying.failures import NotCopied
+from tidegate.reset.applying.failures import NotCopied, PlanOutdated
 from tidegate.reset.applying.state import RunState
 from tidegate.reset.model.plan import Plan
 from tidegate.reset.model.request import RunRequest
@@ -54,7 +54,8 @@ class DeadLetters:
         """How many copies this writer has last put into a transaction; ``None``: it was at none."""
 
     def gather(self, before: Mapping[TopicPartition, int], targets: Mapping[TopicPartition, int]) -> None:
-        """Read what lies between where the group is and its targets. Raises ``NotCopied`` and ``KafkaFailure``."""
+        """Read what lies between where the group is and its targets. Raises ``NotCopied``, ``KafkaFailure``,
+        and ``PlanOutdated`` where the group has got past a target."""
         if not self.topic:
             return
         topic = self._described({p.topic for p in targets})
@@ -122,7 +123,9 @@ class DeadLetters:
             raise NotCopied(self.topic, "it is the topic that is reset")
         if start is None:
             raise NotCopied(self.topic, f"the group has no committed offset in {partition}")
-        return Range(start, max(start, target))
+        if start > target:
+            raise _passed(partition, target, start)
+        return Range(start, target)
 
     def _records(self, source: TopicPartition, span: Range, most_bytes: int) -> tuple[Record, ...]:
         if span.size == 0:
@@ -173,7 +176,7 @@ class DeadLetters:
         """Before the offsets and the marker: where those are in a transaction, the copies are.
 
         ``hanging``: one of the run hangs that has sent its marker, so it has copies, which this one's end decides.
-        Records that can't be read any more are left out then. Raises ``NotCopied``, and ``KafkaFailure``.
+        Records that can't be read any more are left out then. Raises as :meth:`gather`.
         """
         if not self.topic or self._state.putting_back is not None:
             return
@@ -190,14 +193,16 @@ class DeadLetters:
         self._count = sum(map(len, self._copies.values())) or (None if hanging else 0)
 
     def _check_starts(self) -> None:
-        """What lies before the records that were read is not skipped: the group may have gone back since. Raises
-        ``NotCopied``."""
+        """What lies before the records that were read is not skipped: the group may have gone back since. Nor is it set
+        back where it has got past them by itself. Raises ``NotCopied`` and ``PlanOutdated``."""
         now = self._kafka.committed(self._request.group_id, list(self._starts))
         for partition, start in self._starts.items():
             at = now.get(partition)
             if at is None or at < start:
                 stands = "nothing is committed any more" if at is None else f"{at} is committed"
                 raise NotCopied(self.topic, f"the group has gone back in {partition} from {start}: {stands}")
+            if at > self._plan.targets[partition]:
+                raise _passed(partition, self._plan.targets[partition], at)
 
     def include(self, transaction: GroupTransaction) -> None:
         """Have the end of a transaction decide what an earlier one of its producer has left open in the dead-letter
@@ -223,6 +228,13 @@ class DeadLetters:
             return ""
         them = "what it skips was" if self._count is None else f"{self._count} record(s) were"
         return f"; {them} copied to dead-letter topic {self.topic}, and the copies stay there"
+
+
+def _passed(partition: TopicPartition, target: int, committed: int) -> PlanOutdated:
+    return PlanOutdated(
+        f"the group has passed the target of {partition} since the plan was made, so nothing is left to skip: target "
+        f"{target}, committed {committed}"
+    )
 
 
 def _copied_to(source: TopicPartition, topic: Topic) -> TopicPartition:
