@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import tarfile
 from pathlib import Path
+from textwrap import dedent
 from typing import Final
 
 import pytest
@@ -30,6 +32,21 @@ def test_the_tutorials_application_is_told_of_all_brokers(servers: str, tmp_path
 
     assert printed.count(f'value: "{servers}"') == 2
     assert "kafka.kafka:9092" not in printed
+
+
+def test_the_audit_is_found_once_a_releases_archive_is_unpacked(tmp_path: Path) -> None:
+    page = (DOCS / "how-to" / "audit-a-cluster.md").read_text()
+    blocks = [dedent(block) for block in re.findall(r"^ *```sh\n(.*?)^ *```", page, re.M | re.S)]
+    [unpack] = [block for block in blocks if "tar -xzf" in block]
+    [audit] = [block for block in blocks if "--html" in block]
+    command = tmp_path / "kubectl-tidegate.sh"
+    command.write_text("#!/bin/sh\necho $1\n")
+    command.chmod(0o755)
+    [archive] = re.findall(r"tar -xzf (\S+)", unpack)
+    with tarfile.open(tmp_path / archive, "w:gz") as packed:
+        packed.add(command, "kubectl-tidegate")
+
+    assert pasted(unpack + audit, tmp_path) == "audit\n"
 
 
 def test_completions_are_found_once_they_are_linked_beside_a_link_of_krews(tmp_path: Path) -> None:
