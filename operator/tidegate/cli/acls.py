@@ -88,8 +88,8 @@ def run_acls(arguments: Sequence[str], screen: Screen) -> int:
         )
     if role is Role.OPERATOR and to_grant_by_name(scope):
         screen.note(
-            f"Kafka's ACLs have no pattern such as {', '.join(to_grant_by_name(scope))}: grant Write on each dead-letter "
-            "topic by its name, and not on all topics."
+            f"Kafka's ACLs have no pattern such as {', '.join(to_grant_by_name(scope))}: grant Write on each "
+            "dead-letter topic by its name, and not on all topics."
         )
     return 0
 

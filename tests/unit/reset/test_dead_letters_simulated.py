@@ -365,6 +365,25 @@ def test_no_more_is_skipped_than_was_read(what: Callable[[World], None], kind: K
     assert not copies(world.kafka)
 
 
+def test_a_record_that_is_deleted_as_others_are_read_is_not_skipped_without_a_copy(tmp_path: Path) -> None:
+    whole = Process()
+    at_a_record(MANAGED, tmp_path / "whole", skips=3).execute(whole)
+    world = at_a_record(MANAGED, tmp_path / "run", skips=3)
+    log = world.kafka._topics[TOPIC].logs[STUCK.partition]
+
+    def delete() -> None:
+        log.start = world.targets[STUCK] - 1
+        for offset in [at for at in log.records if at < log.start]:
+            del log.records[offset]
+
+    result = world.execute(Meanwhile(at=whole.calls.index("kafka.records") + 1, do=delete))
+
+    assert result is not None
+    assert (result.phase, result.reason) == (ResetPhase.FAILED, "NotCopied"), result
+    assert "has been deleted up to offset" in result.message
+    assert not copies(world.kafka)
+
+
 @pytest.mark.parametrize("kind", [*STRATEGIES, GO_OFTEN], ids=lambda k: k.name)
 @pytest.mark.parametrize("when", ["kafka.", "kafka.writer.transaction"])
 def test_a_group_that_has_got_past_the_record_by_itself_does_not_go_back(when: str, kind: Kind, tmp_path: Path) -> None:

@@ -130,17 +130,18 @@ class DeadLetters:
     def _records(self, source: TopicPartition, span: Range, most_bytes: int) -> tuple[Record, ...]:
         if span.size == 0:
             return ()
-        begin = self._kafka.log_bounds([source])[source].earliest
-        if begin > span.start:
-            raise NotCopied(
-                self.topic, f"{source} has been deleted up to offset {begin}, and the group is at {span.start}"
-            )
         try:
             stable = self._kafka.last_stable_offsets([source])[source]
             everything = {r.offset for r in self._kafka.records(source, span, committed=False, most_bytes=most_bytes)}
             committed = self._kafka.records(source, span, committed=True, most_bytes=most_bytes)
         except Refused as refused:
             raise NotCopied(self.topic, str(refused)) from refused
+        # Now, as what is deleted while it is read is left out.
+        begin = self._kafka.log_bounds([source])[source].earliest
+        if begin > span.start:
+            raise NotCopied(
+                self.topic, f"{source} has been deleted up to offset {begin}, and the group is at {span.start}"
+            )
         others = sorted(everything - {r.offset for r in committed})
         if others:
             still_open = "is of a transaction that is still open, or comes after one"
