@@ -28,6 +28,10 @@ class Look:
             return False
         return partition.partition >= self.before.get(topics[partition.topic].topic_id, 0)
 
+    def shows_first(self, partition: TopicPartition, topics: Mapping[str, Topic]) -> bool:
+        """Whether no look before had shown any partition of its topic."""
+        return topics[partition.topic].topic_id not in self.before
+
 
 @dataclass(slots=True)
 class Ages:

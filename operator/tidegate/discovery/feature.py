@@ -105,10 +105,11 @@ class DiscoveryFeature:
             return await self._without(policy, *([] if policy.is_one_of_many else [_refusal(policy)]))
         if policy.is_one_of_many and group.state is GroupState.DEAD:
             return await self._without(policy)  # a start would bring back a group that was deleted
+        await self._leave_others(policy)
         # Before the watch is there: one without guards may go while something is waited for.
         remembered = Remembered() if self._has_guard(policy) else await self._remembered(policy)
         topics = None if self._guards(policy, wish) else await self._parts.observer.topics(live.uid, wish.names)
-        watch = await self._watch(live, policy.key)
+        watch = await self._watch(live)
         watch.note_ages(snapshot.gates)
         guard = watch.guards.get(policy.key)
         if guard is None or guard.wish != wish:
@@ -166,9 +167,11 @@ class DiscoveryFeature:
         except ValueError as error:
             _log.warning("%s: %s; what is there now counts as old", label_of(policy.body), error)
         if status is None or (document is not None and not status.topics):
-            return ours or Remembered()
-        earlier = of_status(status)
-        return earlier if ours is None else merged(ours, earlier)
+            known = ours or Remembered()
+        else:
+            earlier = of_status(status)
+            known = earlier if ours is None else merged(ours, earlier)
+        return known.here(policy.live.cluster_id)
 
     def with_news(self, uid: str) -> Mapping[str, Document]:
         guards = (guard for watch in self._watches.values() for guard in watch.guards.values())
@@ -209,22 +212,31 @@ class DiscoveryFeature:
         guard = watch.guards.get(policy.key) if watch is not None else None
         return guard is not None and guard.wish == wish
 
-    async def _watch(self, live: Live, key: str) -> ConnectionWatch:
-        """The connection's watch; a new one, with what the old one's policies know, where it was opened anew."""
+    async def _leave_others(self, policy: PolicyView) -> None:
+        """Let go of what was guarded through another connection, or in another cluster. What was taken care of since
+        the last pass is remembered first."""
+        live, key = policy.live, policy.key
+        for watch in tuple(self._watches.values()):
+            guard = watch.guards.get(key)
+            if guard is not None and (watch.live.uid != live.uid or guard.cluster_id != live.cluster_id):
+                await policy.memory.note(PART, encode(guard.remembered))
+                await self._unguard(key)
+
+    async def _watch(self, live: Live) -> ConnectionWatch:
+        """The connection's watch; a new one, with what the old one's policies know, where it was opened anew. Of
+        another cluster they know nothing: those are guarded again from their own next pass on."""
         watch = self._watches.get(live.uid)
         if watch is not None and watch.live.kafka is live.kafka:
             watch.live = live
             return watch
-        for other in tuple(self._watches.values()):
-            if key in other.guards and other.live.uid != live.uid:
-                await self._unguard(key)
         parts = self._parts
         fresh = self._watches[live.uid] = ConnectionWatch(
             live,
             WatchParts(parts.executor, parts.clock, parts.wake, parts.metrics, self.backfills, parts.is_frozen),
         )
         if watch is not None:
-            fresh.guards.update(watch.guards)
+            known = {key: guard for key, guard in watch.guards.items() if guard.cluster_id == live.cluster_id}
+            fresh.guards.update(known)
             await watch.close()
         fresh.start()
         return fresh
@@ -243,7 +255,9 @@ class DiscoveryFeature:
         if guard is not None:
             guard.turn_to(wish, existed)
             return guard
-        guard = watch.guards[policy.key] = Guard(policy.uid, label_of(policy.body), wish, DiscoveryState(), existed)
+        guard = watch.guards[policy.key] = Guard(
+            policy.uid, label_of(policy.body), wish, DiscoveryState(), existed, cluster_id=policy.live.cluster_id
+        )
         guard.restore(remembered, policy.status.discovery)
         return guard
 

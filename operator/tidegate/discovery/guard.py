@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -59,11 +60,16 @@ class Wish:
     only_read: bool = False
     max_age: timedelta | None = None
 
+    @property
+    def sends_back(self) -> bool:
+        """Whether an owner that has begun at the end of a new partition is to begin at its start after all."""
+        return self.discovery.new_partitions is NewPartitions.EARLIEST and self.discovery.repair is Repair.BACKFILL
+
     def topics(self, seen: Mapping[str, Topic], read: Collection[str]) -> dict[str, Topic]:
         """Those of the cluster's topics that are guarded."""
 
         names = frozenset(read) if self.only_read or self.patterns is None else self.names or seen.keys()
-        return {name: seen[name] for name in sorted(names) if name in seen and self._is_meant(name)}
+        return {name: seen[name] for name in sorted(names) if name in seen and self.is_meant(name)}
 
     @property
     def names(self) -> frozenset[str] | None:
@@ -72,7 +78,8 @@ class Wish:
             return None
         return frozenset(self.patterns)
 
-    def _is_meant(self, name: str) -> bool:
+    def is_meant(self, name: str) -> bool:
+        """Whether the topic is asked for, and may be."""
         asked = self.patterns is None or is_allowed(name, self.patterns)
         return asked and not is_internal(name) and is_allowed(name, self.allowed)
 
@@ -110,12 +117,13 @@ def wish_of(policy: PolicyView, discovery: DiscoverySpec) -> Wish:
 
 @dataclass(slots=True)
 class Guard:
-    """One policy's discovery. Belongs to the event loop's thread. ``policy``: its namespace and name.
+    """One policy's discovery in one cluster. Belongs to the event loop's thread. ``policy``: its namespace and name.
 
     ``existed``: by topic id, how many partitions were there before the policy asked for the topic. ``announced``: new
     ones that were told of, ``busy``: those being taken care of, with the topic's id, ``overtaken``: those that are to
-    be sent back to their start, ``too_old``: those that are older than ``latest.maxAge``. ``resetting``: a run of the
-    policy owns the group's offsets. ``has_news``: since its last pass.
+    be sent back to their start, ``too_old``: those that are older than ``latest.maxAge``. ``unsettled``: whether the
+    last look at its topics has found new ones. ``resetting``: a run of the policy owns the group's offsets.
+    ``has_news``: since its last pass. ``turn``: to send owners back, as one reset of a group would fence another.
     """
 
     uid: str
@@ -132,6 +140,8 @@ class Guard:
     busy: dict[TopicPartition, str] = field(default_factory=dict)
     overtaken: dict[TopicPartition, Start] = field(default_factory=dict)
     too_old: set[TopicPartition] = field(default_factory=set)
+    unsettled: bool = False
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     failures: int = 0
     again_at_s: float = 0.0
     starts_committed: int = 0
@@ -140,12 +150,17 @@ class Guard:
     newest: deque[NewPartition] = field(default_factory=lambda: deque(maxlen=MAX_NEWEST))
     happenings: list[KubeEvent] = field(default_factory=list)
     committed: Offsets = field(default_factory=dict)
+    cluster_id: str = ""
 
     def turn_to(self, wish: Wish, existed: Mapping[str, int]) -> None:
         """The policy asks for something else now. ``existed``: what is there, which is old for it."""
         if (wish.patterns, wish.allowed) != (self.wish.patterns, self.wish.allowed):
             self.existed = existed
         self.wish, self.looked_at = wish, None
+        self._forget_others()
+        if not wish.sends_back:
+            self.settle(self.overtaken)
+            self.overtaken = {}
 
     def reads(self, names: frozenset[str], heard_of: Mapping[str, int]) -> None:
         """The group reads these topics. ``heard_of``: what its clients must have known before: that is old for it."""
@@ -161,6 +176,12 @@ class Guard:
         gone = {name for name, since_s in self.gone_since_s.items() if now_s - since_s > _GONE_S}
         if gone:
             self.see(without(self.state, gone))
+
+    def _forget_others(self) -> None:
+        """Topics that are not asked for: what comes there meanwhile is old, should they be asked for again."""
+        others = {name for name in self.state.topics if not self.wish.is_meant(name)}
+        if others:
+            self.see(without(self.state, others))
 
     def see(self, state: DiscoveryState) -> None:
         """What a look has told. A topic that is gone, or was made anew, shares nothing with the one that comes next."""
@@ -212,7 +233,7 @@ class Guard:
         if late:
             self.began_at_end += len(late)
             records = sum(start.records for start in late.values())
-            reports = self.wish.discovery.repair is Repair.REPORT
+            reports = not self.wish.sends_back
             then = (
                 "repair is Report: nothing is done; reset them to earliest to have these records read"
                 if reports
@@ -228,6 +249,10 @@ class Guard:
             if not reports:
                 self.overtaken |= late
         return frozenset(starts) - frozenset(self.overtaken)
+
+    def to_be_sent_back(self, new: Collection[TopicPartition]) -> tuple[TopicPartition, ...]:
+        """Of these, sorted. Of others somebody else takes care."""
+        return tuple(sorted(self.overtaken.keys() & set(new)))
 
     def sent_back(self, partitions: Collection[TopicPartition]) -> None:
         """Overtaken partitions were reset to their start."""
@@ -254,7 +279,7 @@ class Guard:
         """What a later process goes on from. It finds those that still have to be sent back once more, and counts them
         then."""
         counts = Counts(self.starts_committed, self.began_at_end - len(self.overtaken), self.backfilled)
-        return Remembered(self.state, self.wish.patterns, counts, self.wish.allowed)
+        return Remembered(self.state, self.wish.patterns, counts, self.wish.allowed, self.cluster_id)
 
     def restore(self, before: Remembered, status: DiscoveryStatus | None) -> None:
         """Go on from where an earlier process was, and what it has said."""
@@ -264,6 +289,7 @@ class Guard:
         self.state, counts = before.state, before.counts
         self.starts_committed, self.began_at_end = counts.starts_committed, counts.began_at_end
         self.backfilled = counts.backfilled
+        self._forget_others()
         self.newest.extend(status.newest if status is not None else ())
 
     def status(self, group: Group) -> DiscoveryStatus:

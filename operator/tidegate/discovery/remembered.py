@@ -24,12 +24,20 @@ class Counts:
 @dataclass(frozen=True, slots=True)
 class Remembered:
     """``selection``: the policy's topics then; ``None``: those that the group reads. ``allowed``: what its connection
-    allowed of them; ``None``: that was not noted."""
+    allowed of them; ``None``: that was not noted. ``cluster_id``: of the cluster that it is about; empty: that was not
+    noted, either."""
 
     state: DiscoveryState = field(default_factory=DiscoveryState)
     selection: tuple[str, ...] | None = None
     counts: Counts = field(default_factory=Counts)
     allowed: tuple[str, ...] | None = None
+    cluster_id: str = ""
+
+    def here(self, cluster_id: str) -> Remembered:
+        """What of it holds in this cluster: of another one's topics nothing, though some have the same names. What is
+        there by the first look is old."""
+        is_of_another = self.cluster_id and cluster_id and self.cluster_id != cluster_id
+        return Remembered(counts=self.counts) if is_of_another else self
 
 
 def encode(remembered: Remembered) -> dict[str, Any]:
@@ -40,6 +48,8 @@ def encode(remembered: Remembered) -> dict[str, Any]:
         **({"allowed": list(remembered.allowed)} if remembered.allowed is not None else {}),
         "topics": {name: _row(known) for name, known in sorted(state.topics.items())},
         "counts": [counts.starts_committed, counts.began_at_end, counts.backfilled],
+        **({"gone": dict(state.gone)} if state.gone else {}),
+        **({"cluster": remembered.cluster_id} if remembered.cluster_id else {}),
     }
 
 
@@ -63,11 +73,13 @@ def decode(document: Mapping[str, Any]) -> Remembered:
     try:
         topics = {str(name): _known(row) for name, row in document["topics"].items()}
         selection, allowed = document["selection"], document.get("allowed")
+        gone = {str(topic_id): _whole(known) for topic_id, known in document.get("gone", {}).items()}
         return Remembered(
-            DiscoveryState(bool(document["finished"]), topics),
+            DiscoveryState(bool(document["finished"]), topics, gone),
             None if selection is None else tuple(map(str, selection)),
             Counts(*map(_whole, document["counts"])),
             None if allowed is None else tuple(map(str, allowed)),
+            str(document.get("cluster", "")),
         )
     except (LookupError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"not what discovery remembers: {error!r}") from error
@@ -90,7 +102,7 @@ def merged(ours: Remembered, earlier: Remembered) -> Remembered:
         if known is not None and known.topic_id == theirs.topic_id:
             initial, settled = max(known.initial, theirs.initial), max(known.settled, theirs.settled)
             topics[name] = replace(known, initial=initial, settled=settled).settle(known.above | theirs.above)
-        elif known is None or known.before != theirs.topic_id:
+        elif known is None or not known.is_before(theirs.topic_id):
             topics[name] = theirs if known is None or theirs.before else replace(theirs, before=known.topic_id)
     counts = Counts(
         max(ours.counts.starts_committed, earlier.counts.starts_committed),
@@ -98,7 +110,8 @@ def merged(ours: Remembered, earlier: Remembered) -> Remembered:
         max(ours.counts.backfilled, earlier.counts.backfilled),
     )
     finished = ours.state.initial_discovery_finished or earlier.state.initial_discovery_finished
-    return Remembered(DiscoveryState(finished, topics), earlier.selection, counts)
+    state = DiscoveryState(finished, topics, ours.state.gone)
+    return Remembered(state, earlier.selection, counts, cluster_id=ours.cluster_id)
 
 
 def of_status(status: DiscoveryStatus) -> Remembered:

@@ -18,7 +18,7 @@ from tidegate.audit.records import Attribution
 from tidegate.clock import Clock
 from tidegate.cluster import Kafka
 from tidegate.discovery.recording import commit_starts
-from tidegate.kafka.errors import Unavailable
+from tidegate.kafka.errors import Unavailable, UnknownPartitions
 from tidegate.kafka.model import Group, Offsets, TopicPartition
 from tidegate.kafka.ports import ClusterReader
 from tidegate.reset.applying.owners import look
@@ -39,7 +39,8 @@ class Outcome(StrEnum):
     GIVEN = "Given"
     """Its start was committed before anybody owned it."""
     STANDING = "Standing"
-    """The group has an offset at its start, or its owner runs the agent, which decides by itself where to begin."""
+    """The group has an offset at its start, or in a partition that was only hidden before; or its owner runs the agent,
+    which decides by itself where to begin."""
     OVERTAKEN = "Overtaken"
     """An owner was there first, and has begun at the end as far as anybody can tell."""
 
@@ -60,14 +61,17 @@ def give_starts(
     partitions: Collection[TopicPartition],
     *,
     just_made: Collection[TopicPartition] = (),
+    perhaps_hidden: Collection[TopicPartition] = (),
     agents_decide: bool = False,
     attribution: Attribution | None = None,
 ) -> Mapping[TopicPartition, Start]:
     """Commit the start of each new partition for which the group has no offset; how each stands then.
 
     ``just_made``: those that were not there moments ago: their logs begin at 0, which need not be asked of a leader
-    that they may not have yet. ``agents_decide``: owners that run the agent were told to begin new partitions at their
-    start. ``attribution``: in whose name it is recorded in the audit log, in the same transaction; ``None``: it is not.
+    that they may not have yet. ``perhaps_hidden``: of those the ones whose topic was not seen before, which may be old
+    all the same, as brokers hide what may not be described: this shows where a log no longer begins at 0.
+    ``agents_decide``: owners that run the agent were told to begin new partitions at their start. ``attribution``: in
+    whose name it is recorded in the audit log, in the same transaction; ``None``: it is not.
     Harmless when repeated; where an earlier call was cut off, an owner counts as too early, for whether it was
     nobody can tell any more. Raises ``UnknownPartitions`` while a broker has not heard of one, ``Unavailable`` also
     while a transaction of somebody else holds one.
@@ -104,7 +108,40 @@ def give_starts(
         else:
             doubtful.append(partition)
     ends = kafka.log_bounds(doubtful) if doubtful else {}
+    starts |= _of_old(kafka, clock, group_id, {p: starts[p] for p in perhaps_hidden if p in starts}, attribution)
     return starts | {p: Start(Outcome.OVERTAKEN, begins[p], bounds.latest - begins[p]) for p, bounds in ends.items()}
+
+
+def _of_old(
+    kafka: Kafka,
+    clock: Clock,
+    group_id: str,
+    starts: Mapping[TopicPartition, Start],
+    attribution: Attribution | None,
+) -> Mapping[TopicPartition, Start]:
+    """Of these partitions, those that were there before: their first records are gone by now. Where the group has begun
+    there it stays; a start that was given at 0 is given again where the log begins, or it would be out of range."""
+    try:
+        bounds = kafka.log_bounds(list(starts)) if starts else {}
+    except (Unavailable, UnknownPartitions):
+        return {}  # without a leader yet: they are as new as they look
+    old = {p: each for p, each in bounds.items() if each.earliest > 0}
+    found = {p: Start(Outcome.STANDING, each.earliest) for p, each in old.items()}
+    given = [p for p in old if starts[p].outcome is Outcome.GIVEN]
+    if not given:
+        return found
+    before = look(kafka, group_id, given)
+    again = {p: old[p].earliest for p in given if not before.hidden([p]) and before.owner(p) is None}
+    if again:
+        _commit(kafka, clock, group_id, again, attribution)
+    after = look(kafka, group_id, given)
+    for partition in given:
+        begin, end = old[partition].earliest, old[partition].latest
+        is_given = partition in again and _was_free(partition, before, after)
+        found[partition] = (
+            Start(Outcome.GIVEN, begin) if is_given else Start(Outcome.OVERTAKEN, begin, records=end - begin)
+        )
+    return found
 
 
 def _was_free(partition: TopicPartition, before: Group, after: Group) -> bool:

@@ -15,12 +15,15 @@ from typing import Final, Self
 
 from tidegate.kafka.model import Topic, TopicPartition
 
+_MOST_BEFORE: Final = 5
+
 
 @dataclass(frozen=True, slots=True)
 class KnownTopic:
     """``initial``: how many partitions were there at the first discovery. ``settled``: all below it are taken care of.
 
-    ``before``: the id of the topic of this name that was removed, empty for none; a broker that lags may still show it.
+    ``before``: the ids of the topics of this name that were removed, the newest few, with spaces between them; a broker
+    that lags may still show one of them.
     ``above``: numbers above ``settled`` that are taken care of: their owners have begun where they should, and must not
     be sent back because of one below.
     """
@@ -30,6 +33,20 @@ class KnownTopic:
     settled: int
     before: str = ""
     above: frozenset[int] = frozenset()
+
+    def is_before(self, topic_id: str) -> bool:
+        """Whether a topic of the name had this id before."""
+        return topic_id in self.before.split()
+
+    def made_anew(self, topic_id: str) -> Self:
+        """Another one took its name."""
+        before = [*self.before.split(), self.topic_id][-_MOST_BEFORE:]
+        return type(self)(topic_id, 0, 0, before=" ".join(before))
+
+    @property
+    def known(self) -> int:
+        """How many partitions it had, as far as any of them was taken care of."""
+        return max(self.settled, *(number + 1 for number in self.above)) if self.above else self.settled
 
     def is_settled(self, number: int) -> bool:
         """Whether the partition is taken care of."""
@@ -45,10 +62,12 @@ class KnownTopic:
 
 @dataclass(frozen=True, slots=True)
 class DiscoveryState:
-    """Survives a restart in the policy's memory. ``topics`` by name, with those that were removed meanwhile."""
+    """Survives a restart in the policy's memory. ``topics`` by name, with those that were removed meanwhile. ``gone``:
+    of those that were not seen, or not asked for, for long, how many partitions were known, by topic id."""
 
     initial_discovery_finished: bool = False
     topics: Mapping[str, KnownTopic] = field(default_factory=dict)
+    gone: Mapping[str, int] = field(default_factory=dict)
 
     def is_initial(self, partition: TopicPartition) -> bool:
         """Whether it was there at the first discovery; not so for what this policy does not know."""
@@ -73,21 +92,22 @@ def discover(state: DiscoveryState, seen: Mapping[str, Topic], existed: Mapping[
     show yet of those that existed is none the newer.
     """
     first = not state.initial_discovery_finished
-    topics = dict(state.topics)
+    topics, gone = dict(state.topics), dict(state.gone)
     new: list[TopicPartition] = []
     for name, topic in seen.items():
         known = topics.get(name)
         if first or known is None:
-            initial = max(existed.get(topic.topic_id, 0), topic.partitions if first else 0)
+            before = max(existed.get(topic.topic_id, 0), gone.pop(topic.topic_id, 0))
+            initial = max(before, topic.partitions if first else 0)
             known = KnownTopic(topic.topic_id, initial, initial)
-        elif known.before == topic.topic_id:
+        elif known.is_before(topic.topic_id):
             continue
         elif known.topic_id != topic.topic_id:
-            known = KnownTopic(topic.topic_id, 0, 0, before=known.topic_id)
+            known = known.made_anew(topic.topic_id)
         topics[name] = known
         unsettled = (number for number in range(known.settled, topic.partitions) if not known.is_settled(number))
         new += [TopicPartition(name, number) for number in unsettled]
-    return Discovered(DiscoveryState(True, topics), tuple(sorted(new)))
+    return Discovered(DiscoveryState(True, topics, gone), tuple(sorted(new)))
 
 
 def grown(sizes: Mapping[str, int], seen: Mapping[str, Topic]) -> dict[str, int]:
@@ -97,6 +117,9 @@ def grown(sizes: Mapping[str, int], seen: Mapping[str, Topic]) -> dict[str, int]
     """
     return {**sizes, **{t.topic_id: max(t.partitions, sizes.get(t.topic_id, 0)) for t in seen.values()}}
 
+
+_MOST_GONE: Final = 1000
+"""Of so many topics it is remembered what they had: a cluster may make and remove topics all the time."""
 
 _TOPIC_BYTES: Final = 60
 _PARTITION_BYTES: Final = 43
@@ -123,5 +146,8 @@ def settle(state: DiscoveryState, partitions: Collection[TopicPartition]) -> Dis
 
 
 def without(state: DiscoveryState, names: Collection[str]) -> DiscoveryState:
-    """Forget topics that have been gone for long: one that comes under such a name is new."""
-    return replace(state, topics={name: known for name, known in state.topics.items() if name not in names})
+    """Forget topics that have been gone for long: one that comes under such a name is new. What was known of it is old,
+    should it be there again: it may only not have been seen, as brokers hide a topic that may not be described."""
+    gone = {**state.gone, **{state.topics[name].topic_id: state.topics[name].known for name in names}}
+    newest = dict(list(gone.items())[-_MOST_GONE:])
+    return replace(state, topics={name: k for name, k in state.topics.items() if name not in names}, gone=newest)

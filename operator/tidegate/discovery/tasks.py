@@ -18,10 +18,18 @@ class Tasks:
     def __init__(self, name: str) -> None:
         self._name = name
         self._running: set[asyncio.Task[None]] = set()
+        self._lasting: set[asyncio.Task[None]] = set()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        self._begin(work, self._running)
+
+    def spawn_lasting(self, work: Coroutine[Any, Any, None]) -> None:
+        """What goes on to its end after the watch was closed."""
+        self._begin(work, self._lasting)
+
+    def _begin(self, work: Coroutine[Any, Any, None], among: set[asyncio.Task[None]]) -> None:
         task = asyncio.create_task(work)
-        self._running.add(task)
+        among.add(task)
         task.add_done_callback(self._ended)
 
     async def always(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -36,7 +44,7 @@ class Tasks:
             await asyncio.sleep(LONGEST_S)
 
     async def close(self) -> None:
-        """Cancel all, and wait for their ends."""
+        """Cancel all that does not last, and wait for their ends."""
         running = list(self._running)
         for task in running:
             task.cancel()
@@ -44,5 +52,6 @@ class Tasks:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
+        self._lasting.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("%s: a step of discovery ended with an unexpected error", self._name, exc_info=error)

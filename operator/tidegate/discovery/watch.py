@@ -97,6 +97,7 @@ class ConnectionWatch:
         self._news = asyncio.Event()
         self._tasks = Tasks(self._name)
         self._trouble = ""
+        self._closed = False
 
     def start(self) -> None:
         self._tasks.spawn(self._tasks.always(self._look_always))
@@ -112,7 +113,9 @@ class ConnectionWatch:
         self._moved, self._wishes = True, None
 
     async def close(self) -> None:
-        """What is in mid-commit in a thread ends by itself: a start that was given twice does no harm."""
+        """What is in mid-commit in a thread ends by itself, and its guard is told how: the next watch does not do it
+        again beside it. Nothing else begins."""
+        self._closed = True
         if self._gathering is not None:
             self._gathering.cancel()
         await self._tasks.close()
@@ -168,7 +171,7 @@ class ConnectionWatch:
         for key, guard in tuple(self.guards.items()):
             # A wish that came meanwhile was not asked for: the next look is the first that tells of its topics.
             is_asked = wished.each.get(key) is guard.wish
-            if is_asked and (guard.looked_at is not self.topics or guard.failures):
+            if is_asked and (guard.looked_at is not self.topics or guard.unsettled):
                 self._look_for(guard, look)
 
     def _wished(self) -> Wishes:
@@ -179,7 +182,7 @@ class ConnectionWatch:
 
     def _look_for(self, guard: Guard, look: Look) -> None:
         found = discover(guard.state, guard.wish.topics(self.topics, guard.read), guard.existed)
-        guard.looked_at = self.topics
+        guard.looked_at, guard.unsettled = self.topics, bool(found.new)
         if found.state != guard.state:
             guard.see(found.state)
             self._stirred(guard)
@@ -189,8 +192,9 @@ class ConnectionWatch:
         fresh = [p for p in new if p not in guard.announced]
         if fresh:
             self._announce(guard, fresh, look)
+        just_made = {p: look.shows_first(p, self.topics) for p in fresh if look.shows_the_making_of(p, self.topics)}
         guard.busy |= {p: self.topics[p.topic].topic_id for p in new}
-        self._tasks.spawn(self._take_care(guard, new, [p for p in fresh if look.shows_the_making_of(p, self.topics)]))
+        self._tasks.spawn_lasting(self._take_care(guard, new, just_made))
 
     def _announce(self, guard: Guard, new: Collection[TopicPartition], look: Look) -> None:
         rows = {}
@@ -223,8 +227,9 @@ class ConnectionWatch:
     # --- giving starts ------------------------------------------------------------------------------------------------
 
     async def _take_care(
-        self, guard: Guard, new: Collection[TopicPartition], just_made: Collection[TopicPartition]
+        self, guard: Guard, new: Collection[TopicPartition], just_made: Mapping[TopicPartition, bool]
     ) -> None:
+        """``just_made``: and whether no partition of its topic was seen before."""
         try:
             if guard.wish.discovery.new_partitions is NewPartitions.EARLIEST:
                 await self._give_starts(guard, [p for p in new if p not in guard.too_old], just_made)
@@ -252,7 +257,7 @@ class ConnectionWatch:
                 guard.again_at_s = self._parts.clock.monotonic() + backoff_s(guard.failures)
 
     async def _give_starts(
-        self, guard: Guard, new: Collection[TopicPartition], just_made: Collection[TopicPartition]
+        self, guard: Guard, new: Collection[TopicPartition], just_made: Mapping[TopicPartition, bool]
     ) -> None:
         parts, kafka, wish, audit = self._parts, self.live.kafka, guard.wish, self.live.audit
         unknown = [p for p in new if p not in guard.overtaken]
@@ -264,6 +269,7 @@ class ConnectionWatch:
                 wish.group,
                 unknown,
                 just_made=[p for p in just_made if p in unknown],
+                perhaps_hidden=[p for p, is_first in just_made.items() if is_first and p in unknown],
                 agents_decide=wish.tells_agents,
                 attribution=attribution_of(guard.policy, audit, Action.START),
             )
@@ -271,8 +277,12 @@ class ConnectionWatch:
             for start in starts.values():
                 parts.metrics.new_partition(start.outcome.value)
             self._settle(guard, guard.stood(starts))
-        late = tuple(sorted(guard.overtaken))
-        if late and not guard.resetting and not parts.is_frozen(self.live):
+        async with guard.turn:
+            await self._send_back(guard, guard.to_be_sent_back(new))
+
+    async def _send_back(self, guard: Guard, late: tuple[TopicPartition, ...]) -> None:
+        parts, kafka, wish, audit = self._parts, self.live.kafka, guard.wish, self.live.audit
+        if late and self._is_guarded(guard) and not guard.resetting and not parts.is_frozen(self.live):
             asker = Asker(guard.uid, guard.policy, self.live.uid, attribution_of(guard.policy, audit, Action.BACKFILL))
             send_back = functools.partial(
                 parts.backfills.carry_out, kafka, parts.clock, self.live.connection, asker, wish.group, late
@@ -302,6 +312,10 @@ class ConnectionWatch:
         """The policy's next pass has something to say of the group."""
         guard.has_news = self._moved = True
         self._parts.wake(guard.uid)
+
+    def _is_guarded(self, guard: Guard) -> bool:
+        """Whether its policy still asks for it, through this watch."""
+        return not self._closed and any(each is guard for each in self.guards.values())
 
     def _is_settled(self, guard: Guard, partition: TopicPartition) -> bool:
         known = guard.state.topics.get(partition.topic)

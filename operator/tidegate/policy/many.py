@@ -240,22 +240,27 @@ class ManyGroups:
         turn.draft.happenings.extend(_at_most(told, turn.draft.told))
 
     async def _look_at(self, turn: _Turn, group: str, seen: _Seen) -> list[KubeEvent]:
+        """Each feature's turn, of which one that fails does not hold up the others."""
         one, told, again_s = turn.many.ones[group], list[KubeEvent](), 60.0
-        try:
-            if isinstance(seen.described, KafkaFailure):
-                raise seen.described
-            for feature in self._features:
-                if feature.part in one.parts:
-                    outcome = await feature.reconcile(self._view(turn, group, seen.described, seen.ahead))
-                    one.status = outcome.status
-                    told += [replace(event, key=f"{group}/{event.key}") for event in outcome.happenings]
-                    again_s = min(again_s, outcome.again_after_s)
-            one.trouble = ""
-        except (KafkaFailure, KubeFailure, NotLookedAt) as failure:
-            if one.trouble != str(failure):
-                _log.warning("%s: group %s: %s; again soon", label_of(turn.body), group, failure)
-            one.trouble, again_s = str(failure), _FAILED_S
-        one.looked, one.due_s = True, self._parts.clock.monotonic() + again_s
+        troubles: list[str] = []
+        for feature in self._features:
+            if feature.part not in one.parts:
+                continue
+            try:
+                if isinstance(seen.described, KafkaFailure):
+                    raise seen.described
+                outcome = await feature.reconcile(self._view(turn, group, seen.described, seen.ahead))
+            except (KafkaFailure, KubeFailure, NotLookedAt) as failure:
+                troubles.append(str(failure))
+                again_s = min(again_s, _FAILED_S)
+            else:
+                one.status = outcome.status
+                told += [replace(event, key=f"{group}/{event.key}") for event in outcome.happenings]
+                again_s = min(again_s, outcome.again_after_s)
+        trouble = "; ".join(dict.fromkeys(troubles))
+        if trouble and one.trouble != trouble:
+            _log.warning("%s: group %s: %s; again soon", label_of(turn.body), group, trouble)
+        one.trouble, one.looked, one.due_s = trouble, True, self._parts.clock.monotonic() + again_s
         return told
 
     def _view(self, turn: _Turn, group: str, described: Group, ahead: ReadAhead | None) -> PolicyView:

@@ -29,6 +29,7 @@ from tidegate.policy.recording import attribution_of
 from tidegate.resources.features import RetentionSpec
 from tidegate.resources.many_groups import TroubledGroup
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
+from tidegate.retention.bounds import told_bounds
 from tidegate.retention.last_offsets import Place, Places, after_look
 from tidegate.retention.metrics import RetentionMetrics
 from tidegate.retention.plan import Plan, Seen, decide, ends_ms
@@ -79,7 +80,8 @@ class RetentionFeature:
         self._parts = parts
         self._snapshots = Snapshots(parts.kube, parts.executor)
         self._memories: dict[str, Known] = {}
-        self._settings: dict[str, _Settings] = {}
+        self._settings: dict[tuple[str, str], _Settings] = {}
+        """By connection and cluster."""
         self._wholes: dict[str, tuple[str, str]] = {}
         """Of policies for many groups, by uid, namespace and name."""
 
@@ -96,7 +98,8 @@ class RetentionFeature:
             return FeatureOutcome(refused(policy, GROUP_NOT_ALLOWED, message))
         if policy.resetting:
             # The run's offsets are the group's place from now on, and what it deletes is not to be put back.
-            self._memories[policy.key] = replace(await self._memory(policy), places=Places())
+            places = Places(cluster_id=policy.live.cluster_id)
+            self._memories[policy.key] = replace(await self._memory(policy), places=places)
             return FeatureOutcome(policy.status)
         asked = policy.group if policy.described is None else None
         snapshot = await self._parts.observer.newest(policy.live.uid, group=asked)
@@ -196,7 +199,7 @@ class RetentionFeature:
         return seen
 
     async def _brokers_settings(self, live: Live, now_ms: int) -> RetentionSettings | None:
-        known = self._settings.get(live.uid)
+        known = self._settings.get((live.uid, live.cluster_id))
         if known is None or now_ms - known.at_ms > _SETTINGS_MS:
             try:
                 settings: RetentionSettings | None = await in_thread(
@@ -205,7 +208,7 @@ class RetentionFeature:
             except NotAuthorized as error:
                 _log.info("%s/%s: %s; taking offsets to last a day", live.namespace, live.name, error)
                 settings = None
-            known = self._settings[live.uid] = _Settings(now_ms, settings)
+            known = self._settings[live.uid, live.cluster_id] = _Settings(now_ms, settings)
         return known.settings
 
     async def _logged(self, live: Live, memory: Known, seen: Seen, *, anew: bool) -> GroupLog | None:
@@ -253,8 +256,14 @@ class RetentionFeature:
                 _log.info("group %s: kept %d offset(s)", seen.group.group_id, len(renewed))
             if not plan.lost or not spec.guard:
                 return Done(renewed=len(renewed))
-            bounds = await in_thread(self._parts.executor, kafka.log_bounds, list(plan.lost))
-            wanted = {p: replace(row.commit, offset=bounds[p].clamp(row.commit.offset)) for p, row in plan.lost.items()}
+            bounds = await in_thread(self._parts.patient_executor, told_bounds, kafka, sorted(plan.lost))
+            wanted = {
+                p: replace(row.commit, offset=bounds[p].clamp(row.commit.offset))
+                for p, row in plan.lost.items()
+                if p in bounds
+            }
+            if not wanted:
+                return Done(renewed=len(renewed))
             restored = await self._restore(policy, seen, wanted)
             memory.places = memory.places.with_rows({p: _restored(plan.lost[p], wanted[p], seen) for p in restored})
             self._parts.metrics.restored(len(restored))
@@ -302,9 +311,11 @@ class RetentionFeature:
         return await in_thread(self._parts.patient_executor, begin, self._parts.is_frozen, policy.live, restore)
 
     async def _memory(self, policy: PolicyView) -> Known:
-        if policy.key not in self._memories:
-            self._memories[policy.key] = await self._snapshots.recall(policy)
-        return self._memories[policy.key]
+        known = self._memories.get(policy.key)
+        if known is None or known.places.cluster_id != policy.live.cluster_id:
+            # Also of a policy that has moved: what is known of the log, too, is of the cluster before.
+            known = self._memories[policy.key] = await self._snapshots.recall(policy)
+        return known
 
 
 def _covers(topic: str, spec: OffsetResetPolicySpec, live: Live) -> bool:

@@ -26,6 +26,10 @@ CLOCKS_DIFFER_MS: Final = 5_000
 """How far the coordinator's clock may be ahead of ours. What it removes at its time has not been deleted on purpose."""
 
 
+GONE_MS: Final = 3_600_000
+"""How long a topic may not be shown before it counts as removed: a broker may lag behind, or not tell of it."""
+
+
 class TooLarge(Exception):
     """The group has more offsets than fit into a ConfigMap."""
 
@@ -37,6 +41,7 @@ class Place:
     ``committed_after_ms``: the commit is not older than this; ``None``: it was there at the first look. ``seen_ms``:
     since when it was seen there. ``kept_ms``: when we committed it again, with a retention of its own.
     ``lasts_until_ms``: it could not have expired before; ``None``: unknown. ``lost_ms``: when it was missed.
+    ``hidden_ms``: since when looks do not show its topic.
     """
 
     commit: Commit
@@ -46,18 +51,26 @@ class Place:
     kept_ms: int | None = None
     lasts_until_ms: int | None = None
     lost_ms: int | None = None
+    hidden_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
     """All places of one group. ``looked_ms``: the last look, ``vacant``: it had no members then; ``occupied_ms``: the
-    last look at which it had some.
+    last look at which it had some. ``cluster_id``: of the cluster that was looked at; empty: that was not noted.
     """
 
     rows: Mapping[TopicPartition, Place] = field(default_factory=dict)
     looked_ms: int | None = None
     occupied_ms: int | None = None
     vacant: bool = False
+    cluster_id: str = ""
+
+    def here(self, cluster_id: str) -> Places:
+        """What of it holds in this cluster: of another one nothing, in which the group of this name is another one."""
+        if self.cluster_id and self.cluster_id != cluster_id:
+            return Places(cluster_id=cluster_id)
+        return replace(self, cluster_id=cluster_id)
 
     def with_rows(self, rows: Mapping[TopicPartition, Place]) -> Places:
         return replace(self, rows={**self.rows, **rows})
@@ -78,12 +91,12 @@ def after_look(before: Places, group: Group, commits: Commits, topics: Mapping[s
     rows: dict[TopicPartition, Place] = {}
     moved = False
     for partition, commit in commits.offsets.items():
-        topic_id = _topic_id(partition, topics)
         row = before.rows.get(partition)
+        topic_id, hidden_ms = _topic_of(partition, row, topics, now_ms)
         if row is None or row.commit != commit or row.topic_id != topic_id or row.lost_ms is not None:
             moved |= row is not None
             row = Place(commit, topic_id, now_ms, before.looked_ms)
-        rows[partition] = row
+        rows[partition] = replace(row, hidden_ms=hidden_ms)
     if moved and group.is_vacant and group.type is GroupType.CLASSIC:
         # Somebody's tool has committed, perhaps also what did not move. That has dropped our retention, and the
         # brokers' own counts from when the members left: such an offset may go at once.
@@ -91,14 +104,27 @@ def after_look(before: Places, group: Group, commits: Commits, topics: Mapping[s
     for partition, row in before.rows.items():
         if partition in rows:
             continue
+        topic_id, hidden_ms = _topic_of(partition, row, topics, now_ms)
         if partition in commits.pending:
             rows[partition] = row  # it is there; what it will be is not decided
-        elif row.topic_id and row.topic_id == _topic_id(partition, topics) and group.is_vacant:
-            if row.lost_ms is not None:
-                rows[partition] = row
+        elif row.topic_id and row.topic_id == topic_id and group.is_vacant:
+            if row.lost_ms is not None or hidden_ms is not None:
+                rows[partition] = replace(row, hidden_ms=hidden_ms)
             elif row.lasts_until_ms is None or row.lasts_until_ms <= now_ms + CLOCKS_DIFFER_MS:
-                rows[partition] = replace(row, lost_ms=now_ms)
-    return Places(rows, now_ms, before.occupied_ms if group.is_vacant else now_ms, group.is_vacant)
+                rows[partition] = replace(row, lost_ms=now_ms, hidden_ms=None)
+    occupied_ms = before.occupied_ms if group.is_vacant else now_ms
+    return replace(before, rows=rows, looked_ms=now_ms, occupied_ms=occupied_ms, vacant=group.is_vacant)
+
+
+def _topic_of(
+    partition: TopicPartition, row: Place | None, topics: Mapping[str, Topic], now_ms: int
+) -> tuple[str, int | None]:
+    """The id of its topic, and since when looks do not show that."""
+    topic, topic_id = topics.get(partition.topic), _topic_id(partition, topics)
+    if topic_id or row is None or (topic is not None and topic.topic_id != row.topic_id):
+        return topic_id, None
+    hidden_ms = now_ms if row.hidden_ms is None else row.hidden_ms
+    return (row.topic_id, hidden_ms) if now_ms - hidden_ms <= GONE_MS else ("", None)
 
 
 def _topic_id(partition: TopicPartition, topics: Mapping[str, Topic]) -> str:
@@ -120,7 +146,7 @@ def of_document(document: Mapping[str, Any]) -> Places:
     try:
         rows = {TopicPartition(str(r["topic"]), _whole(r["partition"])): _place(r) for r in document["offsets"]}
         looked_ms, occupied_ms = _whole_or_none(document["lookedMs"]), _whole_or_none(document["occupiedMs"])
-        return Places(rows, looked_ms, occupied_ms, bool(document["vacant"]))
+        return Places(rows, looked_ms, occupied_ms, bool(document["vacant"]), str(document.get("cluster", "")))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"not a snapshot of offsets: {error!r}") from error
 
@@ -140,7 +166,8 @@ def encode(places: Places, group_id: str) -> dict[str, str]:
 
 
 def _head(places: Places) -> dict[str, Any]:
-    return {"lookedMs": places.looked_ms, "occupiedMs": places.occupied_ms, "vacant": places.vacant}
+    head = {"lookedMs": places.looked_ms, "occupiedMs": places.occupied_ms, "vacant": places.vacant}
+    return {**head, "cluster": places.cluster_id} if places.cluster_id else head
 
 
 def _row(partition: TopicPartition, row: Place) -> dict[str, Any]:
@@ -155,6 +182,7 @@ def _row(partition: TopicPartition, row: Place) -> dict[str, Any]:
         "keptMs": row.kept_ms,
         "lastsUntilMs": row.lasts_until_ms,
         "lostMs": row.lost_ms,
+        "hiddenMs": row.hidden_ms,
     }
     return {name: value for name, value in fields.items() if value is not None}
 
@@ -180,6 +208,7 @@ def _place(row: Mapping[str, Any]) -> Place:
         _whole_or_none(row.get("keptMs")),
         _whole_or_none(row.get("lastsUntilMs")),
         _whole_or_none(row.get("lostMs")),
+        _whole_or_none(row.get("hiddenMs")),
     )
 
 

@@ -99,11 +99,11 @@ def decide(seen: Seen) -> Plan:
     ends = {p: expiry(seen, p) for p in offsets}
     vacant = seen.group.is_vacant
     # What a transaction is about to decide is not ours to write; a partition that is gone can't be written.
-    mine = {p for p in offsets if seen.is_kept and seen.places.rows[p].topic_id}
+    mine = {p for p in offsets if seen.is_kept and _is_there(seen.places.rows[p])}
     due_ms = {p: _due_ms(seen, p, ends[p]) for p in mine}
     due = {p: offsets[p] for p, at in due_ms.items() if at is not None and at <= seen.now_ms}
     later = [at for p, at in due_ms.items() if at is not None and p not in due]
-    lost = {p: row for p, row in seen.places.rows.items() if row.lost_ms is not None and vacant}
+    lost = {p: row for p, row in seen.places.rows.items() if row.lost_ms is not None and vacant and _is_there(row)}
     rows = {p: replace(seen.places.rows[p], lasts_until_ms=_lasts_until_ms(seen, p, end)) for p, end in ends.items()}
     return Plan(
         places=seen.places.with_rows(rows),
@@ -114,6 +114,11 @@ def decide(seen: Seen) -> Plan:
         kept=sum(end.kept for end in ends.values()),
         next_due_ms=min(later, default=None),
     )
+
+
+def _is_there(place: Place) -> bool:
+    """Whether there is the partition, by the last look."""
+    return bool(place.topic_id) and place.hidden_ms is None
 
 
 def ends_ms(seen: Seen) -> frozenset[int]:

@@ -58,7 +58,8 @@ class Snapshots:
             raise NewerMemory(str(newer)) from newer
         except ValueError as error:
             _log.warning("%s: group %s: %s; it is written anew", label_of(policy.body), policy.group, error)
-        return Known(places, places, places.looked_ms, namespace_of(policy.body), name_of(policy.body), policy.group)
+        here, names = places.here(policy.live.cluster_id), (namespace_of(policy.body), name_of(policy.body))
+        return Known(here, places, places.looked_ms, *names, policy.group)
 
     async def write(self, policy: PolicyView, known: Known, now_ms: int) -> str:
         """Write it where that is due; what keeps it from being written, as a sentence."""
@@ -108,10 +109,13 @@ class Due(Enum):
 
 
 def _worth_writing(known: Known, now_ms: int) -> Due:
-    """At once: the first, what we did, what was missed, and that the members came or went. Progress: now and then."""
+    """At once: the first, of which cluster it is, what we did, what was missed, and that the members came or went.
+    Progress: now and then."""
     places, stored = known.places, known.stored
     if known.stored_ms is None:
         return Due.NOW if places.rows else Due.NOT
+    if places.cluster_id != stored.cluster_id:
+        return Due.NOW
     if places.substance == stored.substance and places.vacant == stored.vacant:
         return Due.NOT
     acted = {p: (row.kept_ms, row.lost_ms) for p, row in places.rows.items() if row.kept_ms or row.lost_ms}

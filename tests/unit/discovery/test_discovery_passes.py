@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -810,3 +811,342 @@ def goes_on_as_if_all_were_old(world: World, operator: Operator) -> None:
 
     assert (status.starts_committed, status.backfilled) == (2, 0)
     assert world.kafka.committed(GROUP) == dict(zip(new(2, 3, 4), [5, 7, 0], strict=True))
+
+
+class Elsewhere:
+    """Another cluster with a topic of the same name, which the group has long read from its end on."""
+
+    def __init__(self, world: World) -> None:
+        self.kafka = FakeKafka(world.clock)
+        self.kafka.create_topic("older", 1)
+        self.kafka.create_topic("orders", 3)
+        self.place = dict.fromkeys(new(0, 1, 2), 7)
+        for partition in self.place:
+            self.kafka.append(partition, [START] * 9)
+        self.kafka.commit_directly(GROUP, self.place)
+
+    def joined_by(self, operator: Operator, uid: str) -> None:
+        operator.live = replace(live_of(self.kafka, uid), cluster_id="elsewhere")
+        operator.observer.connect(uid, "ns/kafka", self.kafka, self.kafka.control)
+
+
+@pytest.mark.parametrize("uid", ["c", "d"], ids=["of its connection", "through another connection"])
+@pytest.mark.parametrize("restart", [False, True])
+def test_what_is_there_in_a_cluster_that_the_policy_moves_to_is_old(world: World, uid: str, *, restart: bool) -> None:
+    """Topics of the same names have other ids there: they were not made anew."""
+    elsewhere = Elsewhere(world)
+    with world.operator() as operator:
+        operator.first()
+        world.kafka.add_partitions("orders", 3)
+        operator.settled("orders", 3)
+        if not restart:
+            goes_on_elsewhere(operator, elsewhere, uid)
+    if restart:
+        with world.operator() as operator:
+            goes_on_elsewhere(operator, elsewhere, uid)
+
+
+def goes_on_elsewhere(operator: Operator, elsewhere: Elsewhere, uid: str) -> None:
+    elsewhere.joined_by(operator, uid)
+    operator.until(lambda s: any(t.initial == 3 for t in s.topics), "what is there is seen")
+    elsewhere.kafka.add_partitions("orders", 4)
+    status = operator.settled("orders", 4)
+
+    assert elsewhere.kafka.committed(GROUP) == {**elsewhere.place, TopicPartition("orders", 3): 0}
+    assert (status.starts_committed, status.began_at_end, status.backfilled) == (2, 0, 0)
+
+
+def test_where_a_connection_moves_to_another_cluster_no_policy_of_it_takes_what_is_there_for_new(world: World) -> None:
+    """The pass of one of them opens the watch for all."""
+    elsewhere = Elsewhere(world)
+    with world.operator() as operator:
+        other = Operator(world, {"topics": ["*"], "discovery": {"interval": "10ms"}}, uid="other", beside=operator)
+        other.run = operator.run
+        other.first()
+        operator.first()
+        elsewhere.joined_by(operator, "c")
+        operator.settled("orders", 3)
+        operator.run(asyncio.sleep(0.2))  # twenty looks
+        other.live = operator.live
+        status = other.settled("orders", 3)
+
+    assert elsewhere.kafka.committed(GROUP) == elsewhere.place
+    assert (status.began_at_end, status.backfilled) == (0, 0)
+
+
+def test_a_policy_that_has_moved_to_another_connection_does_nothing_through_the_one_before(world: World) -> None:
+    elsewhere = Elsewhere(world)
+    with world.operator() as operator:
+        operator.first()
+        here = operator.live
+        elsewhere.joined_by(operator, "d")
+        other = Operator(world, {"topics": ["*"], "discovery": {"interval": "10ms"}}, uid="other", beside=operator)
+        other.run = operator.run
+        other.first()
+        operator.settled("orders", 3)
+        assert set(operator.feature._watches) == {"d"}
+        world.kafka.add_partitions("orders", 3)
+        stays = Operator(world, {"topics": ["*"], "discovery": {"interval": "10ms"}}, uid="stays", beside=operator)
+        stays.live, stays.run = here, operator.run
+        stays.first()
+
+    assert world.kafka.committed(GROUP) == {}
+
+
+def test_what_was_taken_care_of_is_known_where_another_connection_to_the_cluster_is_taken(world: World) -> None:
+    with world.operator() as operator:
+        operator.first()
+        world.kafka.add_partitions("orders", 3)
+        world.kafka.append(TopicPartition("orders", 2), [START] * 9)
+        guard = operator.feature._watches["c"].guards["u"]
+        operator.run(eventually(lambda: guard.state.topics["orders"].settled == 3))
+        world.kafka.commit_directly(GROUP, {TopicPartition("orders", 2): 5})
+        operator.live = live_of(world.kafka, "d")
+        operator.observer.connect("d", "ns/kafka", world.kafka, world.kafka.control)
+        status = operator.settled("orders", 3)
+        world.kafka.add_partitions("orders", 4)
+        status = operator.settled("orders", 4)
+
+    assert (status.starts_committed, status.backfilled) == (2, 0)
+    assert world.kafka.committed(GROUP) == {TopicPartition("orders", 2): 5, TopicPartition("orders", 3): 0}
+
+
+async def eventually(so: Callable[[], bool]) -> None:
+    deadline = asyncio.get_running_loop().time() + WITHIN_S
+    while not so():
+        assert asyncio.get_running_loop().time() < deadline
+        await asyncio.sleep(0.01)
+
+
+class Holding:
+    """Calls that wait, as for a busy thread, each until it is let go."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *held: int) -> None:
+        self.asked = 0
+        self.let_go = {number: asyncio.Event() for number in held}
+        monkeypatch.setattr(watch, "in_thread", self._call)
+
+    async def _call(self, executor: Executor, work: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        self.asked += 1
+        if self.asked in self.let_go:
+            await self.let_go[self.asked].wait()
+        return await in_thread(executor, work, *arguments, **options)
+
+
+def test_a_partition_that_is_being_sent_back_is_not_sent_back_with_one_that_comes_meanwhile(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its owner would read what it has read since once more."""
+    with world.operator() as operator:
+        operator.first()
+        holding = Holding(monkeypatch, 2)
+        world.kafka.commit_directly(GROUP, dict.fromkeys(new(2, 3), 7))
+        for partitions, number in ((3, 2), (4, 3)):
+            world.kafka.add_partitions("orders", partitions)
+            world.kafka.append(TopicPartition("orders", number), [START] * 9)
+            operator.until(lambda s, n=number - 1: s.began_at_end == n, "it is about to be sent back")
+        operator.run(asyncio.sleep(0.1))  # ten looks
+        holding.let_go[2].set()
+        operator.settled("orders", 4)
+        status = operator.run(operator.keep())
+
+    assert (status.began_at_end, status.backfilled) == (2, 2)
+    assert [h.message for h in world.told if h.reason == "Backfilled"] == [
+        f"group payments was sent back to the start of orders {number}" for number in (2, 3)
+    ]
+    assert not [h.message for h in world.told if h.reason == "BackfillFailed"]
+    assert world.counted("tidegate_new_partitions_total", outcome="Backfilled") == 2
+
+
+def test_a_start_that_failed_is_given_though_that_of_a_later_one_was_given_meanwhile(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with world.operator() as operator:
+        operator.first()
+        holding = Holding(monkeypatch, 1, 2)
+        for asked, partitions in ((1, 3), (2, 4)):
+            world.kafka.add_partitions("orders", partitions)
+            operator.run(eventually(lambda n=asked: holding.asked == n))
+        guard = operator.feature._watches["c"].guards["u"]
+        world.kafka.fail("groups", Unavailable("away"))
+        holding.let_go[1].set()
+        operator.run(eventually(lambda: guard.failures == 1))
+        holding.let_go[2].set()
+        operator.run(eventually(lambda: not guard.busy))
+        operator.settled("orders", 4)
+
+    assert world.kafka.committed(GROUP) == dict.fromkeys(new(2, 3), 0)
+
+
+@pytest.mark.parametrize("discovery", [{"repair": "Report"}, {"newPartitions": "none"}, {"newPartitions": "latest"}])
+def test_an_owner_is_not_sent_back_once_the_policy_does_not_ask_for_that_any_more(
+    world: World, discovery: dict[str, str]
+) -> None:
+    with world.operator() as operator:
+        operator.first()
+        world.resetting = True
+        operator.run(operator.keep())
+        world.kafka.commit_directly(GROUP, dict.fromkeys(new(2), 7))
+        world.kafka.add_partitions("orders", 3)
+        world.kafka.append(TopicPartition("orders", 2), [START] * 9)
+        operator.until(lambda s: s.began_at_end == 1, "it is to be sent back")
+        operator.ask(topics=["*"], discovery={"interval": "10ms", **discovery})
+        operator.settled("orders", 3)
+        world.resetting = False
+        operator.run(operator.keep())
+        operator.ask(topics=["*"], discovery={"interval": "10ms"})
+        operator.run(operator.keep())
+        world.kafka.add_partitions("orders", 4)
+        operator.settled("orders", 4)
+        status = operator.run(operator.keep())
+
+    assert (status.began_at_end, status.backfilled, status.starts_committed) == (1, 0, 1)
+    assert world.kafka.committed(GROUP) == {TopicPartition("orders", 2): 7, TopicPartition("orders", 3): 0}
+
+
+class OpenedAnew:
+    """The same cluster through another connection."""
+
+    def __init__(self, kafka: FakeKafka) -> None:
+        self._kafka = kafka
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._kafka, name)
+
+
+def test_an_owner_that_is_being_sent_back_while_its_connection_is_opened_anew_is_sent_back_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, let_go = 0, threading.Event()
+
+    async def slowly(executor: Executor, work: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        is_second = asked == 2
+
+        def do() -> Any:
+            done = work(*arguments, **options)
+            if is_second:
+                assert let_go.wait(WITHIN_S)
+            return done
+
+        return await in_thread(executor, do)
+
+    with world.operator() as operator:
+        operator.first()
+        monkeypatch.setattr(watch, "in_thread", slowly)
+        partition = TopicPartition("orders", 2)
+        world.kafka.commit_directly(GROUP, {partition: 7})
+        world.kafka.add_partitions("orders", 3)
+        world.kafka.append(partition, [START] * 9)
+        operator.run(eventually(lambda: world.kafka.committed(GROUP) == {partition: 0}))
+        world.kafka.commit_directly(GROUP, {partition: 5})  # its owner has read on since
+        opened: Any = OpenedAnew(world.kafka)
+        operator.live = replace(operator.live, kafka=opened)
+        operator.observer.connect("c", "ns/kafka", opened, world.kafka.control)
+        operator.run(operator.keep())
+        operator.run(asyncio.sleep(0.1))  # ten looks
+        let_go.set()
+        operator.settled("orders", 3)
+        status = operator.run(operator.keep())
+
+    assert (status.began_at_end, status.backfilled) == (1, 1)
+    assert world.kafka.committed(GROUP) == {partition: 5}
+
+
+def test_no_owner_is_sent_back_for_a_policy_that_has_gone_meanwhile(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with world.operator() as operator:
+        operator.first()
+        other = Operator(world, {"topics": ["none"], "discovery": {"interval": "10ms"}}, uid="other", beside=operator)
+        other.run = operator.run
+        other.first()
+        holding = Holding(monkeypatch, 1)
+        guard = operator.feature._watches["c"].guards["u"]
+        world.kafka.commit_directly(GROUP, {TopicPartition("orders", 2): 7})
+        world.kafka.add_partitions("orders", 3)
+        operator.run(eventually(lambda: holding.asked == 1))
+        operator.run(operator.feature.forget("u"))
+        holding.let_go[1].set()
+        operator.run(eventually(lambda: not guard.busy))
+
+    assert guard.began_at_end == 1
+    assert world.kafka.committed(GROUP) == {TopicPartition("orders", 2): 7}
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_topic_that_could_not_be_seen_for_long_is_not_taken_for_a_new_one(
+    world: World, monkeypatch: pytest.MonkeyPatch, *, restart: bool
+) -> None:
+    """Without Describe on it brokers do not list it: that is no other than its deletion, until it is there again."""
+    with world.operator() as operator:
+        operator.first()
+        world.kafka.add_partitions("orders", 3)
+        operator.settled("orders", 3)
+        read = dict.fromkeys(new(0, 1, 2), 7)
+        for partition in read:
+            world.kafka.append(partition, [START] * 9)
+        world.kafka.commit_directly(GROUP, read)
+        with monkeypatch.context() as hidden:
+            hidden.setattr(world.kafka, "_public_topics", dict)
+            operator.until(lambda _: not operator.feature._watches["c"].topics, "it is not seen any more")
+            world.clock.sleep(timedelta(hours=2).total_seconds())
+            operator.until(lambda s: not s.topics, "it is forgotten")
+        if not restart:
+            goes_on_with_an_old_topic(world, operator)
+    if restart:
+        with world.operator() as operator:
+            goes_on_with_an_old_topic(world, operator)
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_what_came_while_the_policy_did_not_ask_for_a_topic_is_old(world: World, *, restart: bool) -> None:
+    world.kafka.create_topic("refunds", 1)
+    with world.operator(topics=["orders"]) as operator:
+        operator.first()
+        operator.ask(topics=["refunds"], discovery={"interval": "10ms"})
+        operator.settled("refunds", 1)
+        world.kafka.add_partitions("orders", 3)
+        read = dict.fromkeys(new(0, 1, 2), 7)
+        for partition in read:
+            world.kafka.append(partition, [START] * 9)
+        world.kafka.commit_directly(GROUP, read)
+        if not restart:
+            operator.ask(topics=["orders"], discovery={"interval": "10ms"})
+            goes_on_with_an_old_topic(world, operator)
+    if restart:
+        with world.operator(topics=["orders"]) as operator:
+            goes_on_with_an_old_topic(world, operator)
+
+
+def goes_on_with_an_old_topic(world: World, operator: Operator) -> None:
+    operator.settled("orders", 3)
+    world.kafka.add_partitions("orders", 4)
+    status = operator.settled("orders", 4)
+
+    assert (status.began_at_end, status.backfilled) == (0, 0)
+    assert world.kafka.committed(GROUP) == {**dict.fromkeys(new(0, 1, 2), 7), TopicPartition("orders", 3): 0}
+
+
+@pytest.mark.parametrize(("before", "after", "given"), [({}, 4, 1), ({TopicPartition("refunds", 0): 7}, 7, 0)])
+def test_a_topic_that_was_only_hidden_until_now_is_not_taken_for_just_made(
+    world: World, monkeypatch: pytest.MonkeyPatch, before: dict[TopicPartition, int], after: int, given: int
+) -> None:
+    """As when the operator is given Describe on it: its first records have long been removed, so it is old."""
+    partition = TopicPartition("refunds", 0)
+    world.kafka.create_topic("refunds", 1)
+    world.kafka.append(partition, [START] * 9)
+    world.kafka.delete_records(partition, 4)
+    world.kafka.commit_directly(GROUP, before)
+    shown = world.kafka._public_topics
+    with world.operator() as operator:
+        with monkeypatch.context() as hidden:
+            hidden.setattr(world.kafka, "_public_topics", lambda: {"orders": shown()["orders"]})
+            operator.first()
+        status = operator.settled("refunds", 1)
+        world.kafka.add_partitions("refunds", 2)
+        status = operator.settled("refunds", 2)
+
+    assert (status.starts_committed, status.began_at_end, status.backfilled) == (1 + given, 0, 0)
+    assert world.kafka.committed(GROUP) == {partition: after, TopicPartition("refunds", 1): 0}

@@ -115,10 +115,35 @@ def test_what_was_seen_of_a_topic_does_not_shrink() -> None:
     assert grown(sizes, {"orders": Topic("orders", "id-2", 1)}) == {"id-1": 3, "id-2": 1}
 
 
-def test_a_topic_that_has_long_been_gone_is_forgotten() -> None:
-    state = without(after_first(ORDERS), {"orders"})
+def test_a_broker_that_lags_two_topics_behind_does_not_hide_the_one_that_is_there() -> None:
+    """The name was removed and made anew twice, and the broker still shows the first."""
+    state = after_first(ORDERS)
+    ids = ["id-2", "id-3", "id-1", "id-2", "id-3"]
+    looks = [discover(state, {"orders": Topic("orders", "id-2", 2)}, {})]
+    for topic_id in ids[1:]:
+        looks.append(discover(looks[-1].state, {"orders": Topic("orders", topic_id, 2)}, {}))
 
-    assert state == DiscoveryState(True, {})
+    assert [look.new for look in looks] == [parts("orders", 0, 1)] * 2 + [()] * 2 + [parts("orders", 0, 1)]
+    assert looks[-1].state.topics["orders"].topic_id == "id-3"
+
+
+def test_of_a_topic_that_has_long_been_gone_nothing_is_known_but_what_would_be_old() -> None:
+    state = without(settle(after_first(ORDERS), parts("orders", 4)), {"orders"})
+
+    assert state == DiscoveryState(True, {}, {"id-1": 5})
+    again = discover(state, {"orders": Topic("orders", "id-1", 6)}, {})
+    assert again.new == parts("orders", 5)
+    assert again.state == DiscoveryState(True, {"orders": KnownTopic("id-1", 5, 5)})
+    assert discover(state, {"orders": Topic("orders", "id-2", 2)}, {}).new == parts("orders", 0, 1)
+
+
+def test_of_topics_that_come_and_go_the_newest_thousand_are_remembered() -> None:
+    state = DiscoveryState(True)
+    for number in range(1005):
+        name = f"t-{number}"
+        state = without(discover(state, {name: Topic(name, f"id-{number}", 1)}, {}).state, {name})
+
+    assert list(state.gone) == [f"id-{number}" for number in range(5, 1005)]
 
 
 @given(st.lists(st.integers(1, 8), min_size=1, max_size=8), st.data())

@@ -23,6 +23,10 @@ def test_what_is_encoded_is_decoded() -> None:
     assert decode(json.loads(json.dumps(encode(remembered(**above))))) == remembered(**above)
     assert decode(json.loads(json.dumps(encode(written)))) == written
     assert decode(encode(Remembered())) == Remembered()
+    elsewhere = Remembered(DiscoveryState(True, {}, {"g": 4, "a": 2}), cluster_id="c")
+    decoded = decode(json.loads(json.dumps(encode(elsewhere))))
+    assert decoded == elsewhere
+    assert list(decoded.state.gone) == ["g", "a"]
 
 
 def test_of_two_versions_the_larger_numbers_hold_for_each_topic_id() -> None:

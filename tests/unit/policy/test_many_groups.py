@@ -275,6 +275,29 @@ def test_a_policy_that_yields_in_all_looks_every_minute_whether_it_is_its_turn_a
     assert done.again_after_s <= 60
 
 
+def test_what_fails_of_a_group_does_not_hold_up_what_else_is_kept_for_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As for one group: its offsets would expire because something else can't be read."""
+
+    async def reconcile(_policy: Any) -> Any:
+        raise NotAuthorized("read topic tidegate.control: TOPIC_AUTHORIZATION_FAILED")
+
+    monkeypatch.setattr(world.discovery, "reconcile", reconcile)
+    world.declare("every", groups=["*"], retention={"guard": True}, **DISCOVERS)
+    commit(world, "a", "b")
+
+    world.sleep(9 * DAY, every=6 * HOUR)
+
+    assert [world.kafka.committed(group) for group in ("a", "b")] == [{FIRST: 11}] * 2
+    condition, status = world.said("every"), world.status("every")
+    assert condition is not None
+    assert condition.message == "of 2 group(s): 2 Guarded"
+    assert status.groups is not None
+    assert [(row.group, row.reason) for row in status.groups.worst] == [("a", "LookFailed"), ("b", "LookFailed")]
+    assert "TOPIC_AUTHORIZATION_FAILED" in status.groups.worst[0].message
+
+
 def test_the_status_stays_small_and_names_the_ten_worst(world: World) -> None:
     world.declare("every", groups=["*"], retention={"guard": False, "warnBefore": "24h"})
     commit(world, *(f"g-{n:03}" for n in range(60)))

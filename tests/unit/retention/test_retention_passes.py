@@ -66,7 +66,7 @@ class World:
 
     def fresh_feature(self) -> RetentionFeature:
         """What a new process begins with: nothing in memory."""
-        observer = Observer(self.executor, active_tick_s=0.0, idle_tick_s=0.0001)
+        self.observer = observer = Observer(self.executor, active_tick_s=0.0, idle_tick_s=0.0001)
         self.registry = CollectorRegistry()
         metrics = RetentionMetrics(self.registry, lambda: self.clock.now().timestamp())
         self.loop = asyncio.new_event_loop()
@@ -821,3 +821,126 @@ def test_through_a_frozen_connection_offsets_are_restored_once_it_is_thawed(worl
     world.live = replace(world.live, frozen="")
     world.sleep(timedelta(hours=1))
     assert world.committed == PLACE
+
+
+@RIGHTS
+@pytest.mark.parametrize("restart", [False, True])
+def test_in_a_cluster_that_the_policy_moves_to_nothing_is_known_of_its_offsets_yet(
+    world: World, *, restart: bool, may_read_log: bool
+) -> None:
+    """They are those of the cluster before, as a copy has them, and were committed longer ago than the last look there:
+    that says nothing of when they end."""
+    world.retention(guard=True)
+    here, copy = world.kafka, FakeKafka(world.clock)
+    copy.create_topic("older", 1)
+    copy.create_topic("orders", 2)
+    copy.fill("orders", 100)
+    world.kafka = copy
+    leave_place(world, GroupType.CONSUMER)
+    world.clock.sleep((RETENTION - HOUR).total_seconds())
+    world.kafka = here
+    leave_place(world, GroupType.CONSUMER)
+    here.retention.may_read_log = copy.retention.may_read_log = may_read_log
+    world.keep()
+    world.kafka, world.live = copy, replace(live_of(copy, "connection"), cluster_id="copy")
+    if restart:
+        world.loop.close()
+        world.feature = world.fresh_feature()
+    else:
+        world.run(world._connect(world.observer))
+
+    world.sleep(3 * HOUR, look_every=timedelta(minutes=5))
+
+    assert world.committed == PLACE
+    assert (world.said.kept, world.said.exact, world.told) == (2, may_read_log, [])
+
+
+class Hidden:
+    """A broker that does not show the topic for a moment: it lags behind, or may not tell of it."""
+
+    def __init__(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._world, self._monkeypatch = world, monkeypatch
+
+    def look(self) -> None:
+        with self._monkeypatch.context() as hidden:
+            hidden.setattr(self._world.kafka, "topics", lambda _names: {})
+            self._world.keep()
+
+
+@pytest.fixture
+def hidden(world: World, monkeypatch: pytest.MonkeyPatch) -> Hidden:
+    return Hidden(world, monkeypatch)
+
+
+def test_a_topic_that_a_look_does_not_show_makes_no_offset_of_it_younger(world: World, hidden: Hidden) -> None:
+    """Or its end is not announced, and it is taken for deleted on purpose once it has expired."""
+    world.kafka.retention.may_read_log = False
+    world.retention(guard=False, warnBefore="24h")
+    world.keep()
+    world.kafka.commit_directly(GROUP, PLACE)
+    world.keep()
+    world.sleep(4 * DAY)
+    hidden.look()
+    world.sleep(4 * DAY)
+    assert (world.committed, world.told) == ({}, ["ExpiresSoon", "OffsetsExpired"])
+
+    world.retention(guard=True)
+    world.keep()
+
+    assert world.committed == PLACE
+
+
+def test_expired_offsets_are_not_forgotten_because_a_look_does_not_show_their_topic(
+    world: World, hidden: Hidden
+) -> None:
+    world.retention(guard=False)
+    leave_place(world, GroupType.CLASSIC)
+    world.sleep(8 * DAY)
+    assert (world.committed, world.condition.reason) == ({}, "OffsetsExpired")
+    world.retention(guard=True)
+    hidden.look()
+    world.feature = world.fresh_feature()
+    world.keep()
+
+    assert world.committed == PLACE
+
+
+def test_offsets_of_a_topic_that_stays_away_are_forgotten(world: World) -> None:
+    world.retention(guard=False)
+    leave_place(world, GroupType.CLASSIC)
+    world.sleep(8 * DAY)
+    world.kafka.delete_topic("orders")
+    world.sleep(3 * HOUR)
+    world.kafka.create_topic("orders", 2)
+    world.retention(guard=True)
+    world.sleep(HOUR)
+
+    assert world.committed == {}
+    assert world.condition.reason == "NoOffsets"
+
+
+def test_an_offset_whose_log_cannot_be_read_does_not_hold_up_the_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as of a partition without a leader: it is restored once it has one."""
+    world.retention(guard=False)
+    leave_place(world, GroupType.CLASSIC)
+    world.sleep(8 * DAY)
+    world.retention(guard=True)
+    bounds = world.kafka.log_bounds
+
+    def log_bounds(partitions: Any) -> Any:
+        if SECOND in partitions:
+            raise Unavailable("read the start of the logs: orders-1: LEADER_NOT_AVAILABLE")
+        return bounds(partitions)
+
+    with monkeypatch.context() as leaderless:
+        leaderless.setattr(world.kafka, "log_bounds", log_bounds)
+        world.keep()
+        assert world.committed == {FIRST: 11}
+        assert world.condition.reason == "OffsetsExpired"
+        assert "1 offset(s) of group payments are gone" in world.condition.message
+    world.keep()
+
+    assert world.committed == PLACE
+    assert world.condition.reason == "Guarded"
