@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from operator import methodcaller
+from typing import Final
 
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, Message
 
@@ -34,10 +36,15 @@ def is_about_its_group(error: KafkaError) -> bool:
     return bool(error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED)
 
 
+_headers: Final = methodcaller("headers")
+"""Looks for an exception after each call. The interpreter does not where it has called a method often before, and then
+whatever is called next fails."""
+
+
 def headers_of(message: Message) -> list[tuple[str, bytes | None]] | None:
     """A record's headers; ``None`` where the name of one is not UTF-8. Kafka's clients write no such name."""
     try:
-        return list(message.headers() or ())
+        return list(_headers(message) or ())
     except UnicodeDecodeError:
         return None
     except SystemError as error:
