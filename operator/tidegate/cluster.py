@@ -10,6 +10,7 @@ from typing import Protocol
 
 from tidegate.audit.ports import AuditLog
 from tidegate.control.ports import ControlTopics
+from tidegate.kafka.model import Keeping
 from tidegate.kafka.offset_retention import OffsetRetention
 from tidegate.kafka.ports import CommittedReader, Membership, OffsetWriter, TopicWatch
 from tidegate.kafka.rights import Right
@@ -37,6 +38,11 @@ class Kafka(CommittedReader, Protocol):
     def lacking(self, rights: Collection[Right]) -> Collection[Right]:
         """Those of the rights that brokers say the principal does not have, in their order; of topics that are not
         there nothing is said. Raises ``KafkaFailure`` where a broker does not tell."""
+        ...
+
+    def keeping(self, topic: str) -> Keeping | None:
+        """For how long a topic keeps its records; ``None`` where the principal may not read its settings
+        (DescribeConfigs)."""
         ...
 
     def topic_watch(self) -> TopicWatch:

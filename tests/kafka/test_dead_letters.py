@@ -4,6 +4,7 @@ skipped."""
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from support.dying_writer import CALLS, execute_and_die
 from support.stack_fixtures import MakeTopic, Unique
 from tidegate.clock import SystemClock
 from tidegate.kafka.connection import Connection
+from tidegate.kafka.errors import Refused
 from tidegate.kafka.model import Range, Record, TopicPartition
 from tidegate.kafka_client.client import KafkaClient
 from tidegate.kafka_client.transaction import KafkaTransaction
@@ -157,6 +159,18 @@ def test_copies_are_what_was_written_however_it_was_written(scene: Scene, unique
     assert messages[8].headers() == origin(scene, 8)
 
 
+def test_records_go_where_each_fits_also_where_all_of_them_together_do_not(scene: Scene) -> None:
+    values = [os.urandom(3000) for _ in range(4)]
+    scene.write(*values, **{"batch.size": 1})
+    set_letters(scene, "max.message.bytes", "4000")
+    scene.create(4)
+
+    result = scene.execute()
+
+    assert result.phase is ResetPhase.SUCCEEDED, result
+    assert [record.value for record in scene.copies()] == values
+
+
 @pytest.mark.parametrize(
     ("call", "when"),
     [
@@ -181,6 +195,41 @@ def test_a_record_is_copied_once_wherever_the_writer_is_killed(call: str, when: 
     assert list(copied.headers) == [*HEADERS, *origin(scene, 0)]
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.nightly
+def test_a_record_is_copied_once_also_beside_a_transaction_of_somebody_elses(when: str, scene: Scene) -> None:
+    """That looks as if the dead writer's were not decided yet."""
+    scene.write(b"poison", b"fine")
+    scene.create(1)
+    execute_and_die(scene.folder, "run", "commit", when)
+    others = scene.kafka.writer(scene.group, transaction_timeout_s=60, purpose="others")
+    with closing(others), others.transaction() as transaction:
+        transaction.send(scene.group, {scene.source: 0})
+        over = threading.Timer(8, lambda: transaction.abort(20))
+        over.start()
+
+        result = scene.execute()
+
+        over.join()
+    assert result.phase is ResetPhase.SUCCEEDED, result
+    assert scene.committed() == 1
+    [copied] = scene.copies()
+    assert copied.value == b"poison"
+
+
+class NotText(str):
+    """As the name of a header: bytes that no client of Kafka's writes."""
+
+    def encode(self, *_: Any) -> bytes:
+        return b"\xff\xfe"
+
+
+def _with_a_header_that_is_no_text(scene: Scene, _name: str) -> None:
+    with scene.kafka.writer(scene.group, transaction_timeout_s=5).transaction() as transaction:
+        transaction.copy(scene.source, [Record(0, AT_MS, b"key", b"poison", ((NotText("-"), b"value"),))])
+        transaction.commit()
+
+
 def _gone(scene: Scene) -> None:
     admin = AdminClient({"bootstrap.servers": scene.bootstrap})
     [deleted] = admin.delete_records([ClientTopicPartition(scene.source.topic, scene.source.partition, 1)]).values()
@@ -188,9 +237,13 @@ def _gone(scene: Scene) -> None:
 
 
 def _small(scene: Scene) -> None:
-    small = ConfigResource(ResourceType.TOPIC, scene.letters, {"max.message.bytes": "1000"})
+    set_letters(scene, "max.message.bytes", "1000")
+
+
+def set_letters(scene: Scene, name: str, value: str) -> None:
+    changed = ConfigResource(ResourceType.TOPIC, scene.letters, {name: value})
     admin = AdminClient({"bootstrap.servers": scene.bootstrap})
-    [altered] = admin.alter_configs([small]).values()
+    [altered] = admin.alter_configs([changed]).values()
     altered.result(20)
 
 
@@ -214,6 +267,17 @@ CANNOT: dict[str, tuple[Write, Callable[[Scene], None], str]] = {
     "open": (lambda scene, name: scene.transaction(name, ends=None), _as_it_is, "of a transaction that is still open"),
     "gone": (lambda scene, _: scene.write(b"poison", b"fine"), _gone, "has been deleted up to offset 1"),
     "too large": (lambda scene, _: scene.write(os.urandom(5000)), _small, "MessageSizeTooLargeError"),
+    "old": (
+        lambda scene, _: scene.write(b"poison"),
+        lambda scene: set_letters(scene, "retention.ms", "604800000"),
+        "is older than topic",
+    ),
+    "compacted": (
+        lambda scene, _: scene.write(b"poison"),
+        lambda scene: set_letters(scene, "cleanup.policy", "compact"),
+        "is compacted",
+    ),
+    "header": (_with_a_header_that_is_no_text, _as_it_is, "a header's name is not UTF-8"),
     "no topic": (lambda scene, _: scene.write(b"poison"), _no_topic, "there is no such topic"),
 }
 
@@ -236,6 +300,18 @@ def test_what_cannot_be_copied_is_not_skipped(what: str, scene: Scene, unique: U
     if what != "no topic":
         assert scene.copies() == ()
     del kept
+
+
+def test_a_record_with_a_header_that_is_no_text_is_told_of(scene: Scene) -> None:
+    """Also where many others were read before: Python calls what it has called often in another way."""
+    scene.write(*[b"fine"] * 30)
+    _with_a_header_that_is_no_text(scene, "")
+
+    with pytest.raises(Refused, match="a header's name is not UTF-8"):
+        scene.kafka.records(scene.source, Range(0, 31), committed=True, most_bytes=10**6)
+    head = scene.kafka.next_records({scene.source: 30})[scene.source]
+
+    assert (head.offset, head.size, head.headers) == (30, len(b"keypoison"), None)
 
 
 @pytest.mark.nightly

@@ -49,6 +49,7 @@ from tidegate.kafka.model import (
     Group,
     GroupState,
     GroupType,
+    Keeping,
     LogBounds,
     Member,
     Offsets,
@@ -240,6 +241,8 @@ class FakeKafka:
         """Names of the calls made, to hold the number of requests against."""
         self._brokers = brokers
         self._topics: dict[str, _TopicLogs] = {}
+        self.kept_for: dict[str, Keeping] = {}
+        """Topics whose settings may be read."""
         self._lagging: dict[str, int] = {}
         self._groups: dict[str, _GroupLogs] = {}
         self._epochs: dict[str, int] = {}
@@ -482,6 +485,10 @@ class FakeKafka:
         if sum(record.size for record in found) > most_bytes:
             raise Refused(f"read {partition} from offset {span.start} on: more than {most_bytes:,} bytes")
         return found
+
+    def keeping(self, topic: str) -> Keeping | None:
+        self._called("keeping")
+        return self.kept_for.get(topic)
 
     def offsets_at(self, times: Mapping[TopicPartition, datetime]) -> Mapping[TopicPartition, int | None]:
         self._called("offsets_at")

@@ -16,7 +16,7 @@ from tidegate.cli.screen import Screen
 from tidegate.clock import SystemClock
 from tidegate.connection.permissions import scope_in
 from tidegate.kafka.connection import acks_topic
-from tidegate.kafka.needed_rights import Need, Role, Scope, needs_of, too_wide
+from tidegate.kafka.needed_rights import Need, Role, Scope, needs_of, to_grant_by_name, too_wide
 from tidegate.kafka.rights import Resource, Right
 from tidegate.kube.api import NoCluster, default_api_client
 from tidegate.kube.client import KubeClient
@@ -85,6 +85,11 @@ def run_acls(arguments: Sequence[str], screen: Screen) -> int:
         screen.note(
             f"Kafka's ACLs have no pattern such as {', '.join(too_wide(scope))}: what begins like it is granted, "
             "which is more than the connection allows."
+        )
+    if role is Role.OPERATOR and to_grant_by_name(scope):
+        screen.note(
+            f"Kafka's ACLs have no pattern such as {', '.join(to_grant_by_name(scope))}: grant Write on each "
+            "dead-letter topic by its name, and not on all topics."
         )
     return 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from tidegate.kafka.names import is_allowed, is_internal, is_pattern
@@ -27,9 +28,14 @@ def topic_not_allowed(connection: str, allow: AllowSpec, topic: str) -> str | No
     return f"KafkaConnection {connection} does not allow topic {topic}: it allows {_listed(allow.topics)}"
 
 
-def dead_letter_not_allowed(connection: str, allow: AllowSpec, path: str, topic: str) -> str | None:
-    """Why records may not be copied to this topic; ``None``: they may, or ``topic`` is empty. ``path``: the field that
-    names it."""
+def dead_letter_not_allowed(
+    connection: str, allow: AllowSpec, own: Collection[str], path: str, topic: str
+) -> str | None:
+    """Why records may not be copied to this topic; ``None``: they may, or ``topic`` is empty. ``own``: the topics in
+    which Tidegate itself keeps something, and where a record that somebody else wrote would be taken for its own.
+    ``path``: the field that names it."""
+    if topic in own:
+        return f"{path}: {topic} is the control topic, an ack topic or the audit topic of KafkaConnection {connection}"
     if not topic or (is_allowed(topic, allow.dead_letter_topics) and not is_internal(topic)):
         return None
     return (

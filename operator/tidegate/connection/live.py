@@ -11,7 +11,7 @@ from tidegate.connect.ports import ConnectCluster
 from tidegate.connection.read_only import ReadOnlyKafka
 from tidegate.connection.sharing import allowed_from, nothing
 from tidegate.control.topics import TopicsChecked
-from tidegate.kafka.connection import Connection, Registry
+from tidegate.kafka.connection import Connection, Registry, acks_topic
 from tidegate.kube.ports import Object, connection_named, namespace_of
 from tidegate.resources.connection import AllowSpec
 
@@ -68,6 +68,13 @@ class Live:
     def label(self) -> str:
         """What its user calls it."""
         return f"{self.namespace}/{self.name}" if self.is_foreign else self.name
+
+    @property
+    def own_topics(self) -> frozenset[str]:
+        """The control topic, the ack topics and the audit topic: nobody's records but Tidegate's and its agents'."""
+        control = self.connection.control_topic
+        audit = [self.audit.name] if self.audit is not None else []
+        return frozenset({control, acks_topic(control), self.connection.acks_topic, *audit})
 
     @property
     def finishing(self) -> Kafka:

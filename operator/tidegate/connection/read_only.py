@@ -30,7 +30,18 @@ from tidegate.control.records import (
 )
 from tidegate.kafka.capabilities import Capabilities
 from tidegate.kafka.errors import Refused
-from tidegate.kafka.model import Cluster, Group, LogBounds, Offsets, Range, Record, RecordHead, Topic, TopicPartition
+from tidegate.kafka.model import (
+    Cluster,
+    Group,
+    Keeping,
+    LogBounds,
+    Offsets,
+    Range,
+    Record,
+    RecordHead,
+    Topic,
+    TopicPartition,
+)
 from tidegate.kafka.offset_expiry import RetentionSettings
 from tidegate.kafka.offset_records import GroupLog
 from tidegate.kafka.offset_retention import Commit, Commits, OffsetRetention
@@ -141,6 +152,9 @@ class ReadOnlyKafka:
         self, partition: TopicPartition, span: Range, *, committed: bool, most_bytes: int
     ) -> tuple[Record, ...]:
         return self._kafka.records(partition, span, committed=committed, most_bytes=most_bytes)
+
+    def keeping(self, topic: str) -> Keeping | None:
+        return self._kafka.keeping(topic)
 
     def topic_watch(self) -> TopicWatch:
         return self._kafka.topic_watch()

@@ -73,12 +73,13 @@ class Committed:
 @dataclass(frozen=True, slots=True)
 class RecordHead:
     """What may be told of a record without telling what is in it. ``size``: bytes of key and value. ``at``: its
-    timestamp; ``None`` where it has none, or one that no calendar has."""
+    timestamp; ``None`` where it has none, or one that no calendar has. ``headers``: how many; ``None`` where a name of
+    theirs is not UTF-8."""
 
     offset: int
     at: datetime | None
     size: int
-    headers: int
+    headers: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,16 @@ class Record:
         """Bytes of key, value and headers."""
         names = sum(len(name.encode()) + len(value or b"") for name, value in self.headers)
         return len(self.key or b"") + len(self.value or b"") + names
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """For how long a topic keeps records. ``retention_ms``: since a record's timestamp, −1 without a limit;
+    ``by_append_time``: the broker sets the timestamps."""
+
+    is_compacted: bool = False
+    retention_ms: int = -1
+    by_append_time: bool = False
 
 
 class GroupType(StrEnum):

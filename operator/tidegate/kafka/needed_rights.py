@@ -96,8 +96,15 @@ def needs_of_audit(groups: Collection[str] = ("*",), topics: Collection[str] = (
 
 def too_wide(scope: Scope) -> tuple[str, ...]:
     """Patterns of which Kafka's ACLs have only the beginning, so that more is granted than the connection allows."""
-    patterns = (*scope.groups, *scope.topics, *scope.dead_letters)
+    letters = [topic for topic in scope.dead_letters if topic not in to_grant_by_name(scope)]
+    patterns = (*scope.groups, *scope.topics, *letters)
     return tuple(p for p in patterns if is_pattern(p) and p.index("*") != len(p) - 1)
+
+
+def to_grant_by_name(scope: Scope) -> tuple[str, ...]:
+    """Patterns of dead-letter topics for which no right is listed: they have no beginning, so that it would be one to
+    write every topic, Kafka's own among them."""
+    return tuple(topic for topic in scope.dead_letters if topic.startswith("*"))
 
 
 def _control(scope: Scope) -> Iterator[Need]:
@@ -125,7 +132,15 @@ def _resets(scope: Scope) -> Iterator[Need]:
 
 def _dead_letters(scope: Scope) -> Iterator[Need]:
     for topic in scope.dead_letters:
+        if topic in to_grant_by_name(scope):
+            continue
         yield Need(_named("Write", Resource.TOPIC, topic), "copies of records that a group skips (deadLetter)")
+        unseen = "you see to it yourself that the topic keeps the copies"
+        yield Need(
+            _named("DescribeConfigs", Resource.TOPIC, topic),
+            "refusing copies that the topic's retention or compaction would remove",
+            unless=unseen,
+        )
 
 
 def _recording(scope: Scope) -> Iterator[Need]:

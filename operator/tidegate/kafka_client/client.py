@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, TypeVar
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as ClientTopicPartition
@@ -27,6 +27,7 @@ from tidegate.kafka.model import (
     Group,
     GroupState,
     GroupType,
+    Keeping,
     LogBounds,
     Offsets,
     Range,
@@ -41,6 +42,7 @@ from tidegate.kafka_client.cluster_requests import (
     MetadataBrokers,
     broker_apis,
     describe_topics,
+    keeping_of,
     topic_settings,
     topics_metadata,
 )
@@ -67,6 +69,8 @@ from tidegate.resources.connection import GroupKind
 
 _CONTENTS_TIMEOUT_S: Final = 60.0
 SETTINGS_REFUSED: Final = "the connection's settings are refused: "
+T = TypeVar("T")
+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -237,13 +241,20 @@ class KafkaClient:
     def compacted(self, topics: Collection[str]) -> Mapping[str, bool]:
         """Whether compaction removes records of a topic (``cleanup.policy``); topics whose settings the principal may
         not read (DescribeConfigs) are absent."""
-        found: dict[str, bool] = {}
+        return {name: kept.is_compacted for name, kept in self._read_settings(topics, keeping_of).items()}
+
+    def keeping(self, topic: str) -> Keeping | None:
+        return next(iter(self._read_settings([topic], keeping_of).values()), None)
+
+    def _read_settings(self, topics: Collection[str], read: Callable[[Mapping[str, str]], T]) -> dict[str, T]:
+        """By topic; those whose settings the principal may not read are left out."""
+        found: dict[str, T] = {}
         if not topics:
             return found
         for name, (code, settings) in topic_settings(self._wire, topics, what="read the settings of topics").items():
             with contextlib.suppress(NotAuthorized):
                 check(code, f"read the settings of topic {name}", *on_topics("DescribeConfigs", [name]))
-                found[name] = "compact" in settings.get("cleanup.policy", "")
+                found[name] = read(settings)
         return found
 
     def offsets_at(self, times: Mapping[TopicPartition, datetime]) -> Mapping[TopicPartition, int | None]:

@@ -13,6 +13,7 @@ from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest, Metadat
 
 from tidegate.kafka.capabilities import BrokerApis
 from tidegate.kafka.errors import KafkaFailure, Unavailable
+from tidegate.kafka.model import Keeping
 from tidegate.kafka.rights import Right
 from tidegate.kafka_client.codes import NO_ERROR, check
 from tidegate.kafka_client.metadata import NEWEST_VERSION, OLDEST_VERSION
@@ -135,6 +136,16 @@ def topic_settings(
     """Error code and settings by topic (DescribeConfigs); settings without a value are empty."""
     answer = wire.ask_any(lambda: _describe_configs(_TOPIC, topics), what=what, deadline=deadline)
     return {row.resource_name: (row.error_code, _values(row)) for row in answer.results}
+
+
+def keeping_of(settings: Mapping[str, str]) -> Keeping:
+    """By a topic's settings (``org.apache.kafka.common.config.TopicConfig``)."""
+    policy = settings.get("cleanup.policy", "")
+    return Keeping(
+        is_compacted="compact" in policy,
+        retention_ms=int(settings.get("retention.ms") or -1) if "delete" in policy else -1,
+        by_append_time=settings.get("message.timestamp.type") == "LogAppendTime",
+    )
 
 
 def broker_settings(wire: Wire, *, what: str, needs: Right) -> list[dict[str, str]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from operator import methodcaller
+from typing import Final
 
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, Message
 
@@ -32,6 +34,24 @@ def is_about_its_group(error: KafkaError) -> bool:
     """Whether a reader of assigned partitions may go on all the same: librdkafka looks for the coordinator of the group
     id that it has to be given, which its principal needs no right on, as nothing is asked of it."""
     return bool(error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED)
+
+
+_headers: Final = methodcaller("headers")
+"""Looks for an exception after each call. The interpreter does not where it has called a method often before, and then
+whatever is called next fails."""
+
+
+def headers_of(message: Message) -> list[tuple[str, bytes | None]] | None:
+    """A record's headers; ``None`` where the name of one is not UTF-8. Kafka's clients write no such name."""
+    try:
+        return list(_headers(message) or ())
+    except UnicodeDecodeError:
+        return None
+    except SystemError as error:
+        # The library returns a list all the same, and Python complains of that.
+        if not isinstance(error.__cause__, UnicodeDecodeError):
+            raise
+        return None
 
 
 def silent_logger() -> logging.Logger:

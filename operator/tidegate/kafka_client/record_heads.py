@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from tidegate.kafka.model import Offsets, RecordHead, TopicPartition
-from tidegate.kafka_client.librdkafka import failure, is_about_its_group
+from tidegate.kafka_client.librdkafka import failure, headers_of, is_about_its_group
 
 _QUIET_POLLS: Final = 5
 _POLL_S: Final = 1.0
@@ -57,4 +57,5 @@ def _head(message: Message) -> RecordHead:
         with contextlib.suppress(ValueError, OverflowError):
             at = datetime.fromtimestamp(stamp / 1000, UTC)
     size = len(message.key() or b"") + len(message.value() or b"")
-    return RecordHead(message.offset() or 0, at, size, len(message.headers() or ()))
+    headers = headers_of(message)
+    return RecordHead(message.offset() or 0, at, size, None if headers is None else len(headers))

@@ -65,14 +65,24 @@ class TransactionRecords:
         """To partition 0. After a failure the sequence numbers are not known: the producer has to be begun anew."""
         now_ms = time.time_ns() // 1_000_000
         made = [Record(number, now_ms, key, value) for number, (key, value) in enumerate(records.items())]
-        self.copy(TopicPartition(topic, 0), made, settle, deadline)
+        to = TopicPartition(topic, 0)
+        what = self._included(to, made, settle, deadline)
+        for batch in self._batches(to, made):
+            self._produce(to, batch, what, deadline)
 
     def copy(self, partition: TopicPartition, records: Sequence[Record], settle: Settle, deadline: float) -> None:
-        """As they are, but for their offsets; otherwise as ``append``."""
+        """As they are, but for their offsets; otherwise as ``append``. Each in a batch of its own: that is what
+        ``max.message.bytes`` is about, and together they may be larger than each of them was."""
+        what = self._included(partition, records, settle, deadline)
+        for record in records:
+            for batch in self._batches(partition, [record]):
+                self._produce(partition, batch, what, deadline)
+
+    def _included(self, partition: TopicPartition, records: Sequence[Record], settle: Settle, deadline: float) -> str:
+        """What is done, for a message."""
         what = f"append {len(records)} record(s) to {_named(partition)} in the transaction"
         self.include(partition, settle, deadline, what)
-        for batch in self._batches(partition, records):
-            self._produce(partition, batch, what, deadline)
+        return what
 
     def include(self, partition: TopicPartition, settle: Settle, deadline: float, what: str = "") -> None:
         """Tell the transaction's coordinator of a partition, once: it is marked at the transaction's end."""

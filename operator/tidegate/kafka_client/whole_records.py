@@ -10,7 +10,7 @@ from confluent_kafka import TopicPartition as ClientTopicPartition
 from tidegate.kafka.errors import Refused, Unavailable
 from tidegate.kafka.model import Range, Record, TopicPartition
 from tidegate.kafka.rights import on_topics
-from tidegate.kafka_client.librdkafka import failure, is_about_its_group
+from tidegate.kafka_client.librdkafka import failure, headers_of, is_about_its_group
 
 _QUIET_POLLS: Final = 10
 _POLL_S: Final = 1.0
@@ -56,16 +56,15 @@ def records_of(reader: Consumer, partition: TopicPartition, span: Range, most_by
 
 
 def _whole(message: Message, what: str) -> Record:
-    """Raises ``Refused`` for a record whose headers' names are no text: Kafka's clients write none, others might."""
-    try:
-        headers = tuple((name, None if value is None else bytes(value)) for name, value in message.headers() or ())
-    except UnicodeDecodeError as error:
-        raise Refused(f"{what}: a header's name is not UTF-8") from error
+    """Raises ``Refused`` for a record that can't be read as it is."""
+    headers = headers_of(message)
+    if headers is None:
+        raise Refused(f"{what}: a header's name is not UTF-8")
     kind, at_ms = message.timestamp()
     return Record(
         offset=message.offset() or 0,
         at_ms=-1 if kind == TIMESTAMP_NOT_AVAILABLE else at_ms,
         key=message.key(),
         value=message.value(),
-        headers=headers,
+        headers=tuple((name, None if value is None else bytes(value)) for name, value in headers),
     )

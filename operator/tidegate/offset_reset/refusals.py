@@ -94,7 +94,8 @@ def not_allowed(spec: OffsetResetSpec, live: Live) -> Refusal | None:
 
 
 def _dead_letter_not_allowed(spec: OffsetResetSpec, live: Live) -> Refusal | None:
-    message = dead_letter_not_allowed(live.label, live.allow, "spec.deadLetter.topic", spec.dead_letter_topic)
+    path, topic = "spec.deadLetter.topic", spec.dead_letter_topic
+    message = dead_letter_not_allowed(live.label, live.allow, live.own_topics, path, topic)
     return None if message is None else Refusal(TOPIC_NOT_ALLOWED, message)
 
 

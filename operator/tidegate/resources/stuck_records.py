@@ -73,8 +73,8 @@ class StuckRecord(ResourceModel):
     size: Count
     """How many bytes its key and value have."""
 
-    headers: Count
-    """How many headers it has."""
+    headers: Count | None = None
+    """How many headers it has; absent where the name of one is not UTF-8."""
 
     one_of: Count | None = None
     """How many partitions of the same member stand, where it isn't known which of them holds it up."""

@@ -46,11 +46,15 @@ class Skips:
         if known.everybody_stands:
             known.withdraw_all()
             return _SHARED
-        note = _cannot(policy)
+        note, itself = _cannot(policy), ""
         for partition, stuck in sorted(known.stuck.items()):
             name = f"{name_of(policy.body)}-{reset_id(policy.group, partition, stuck)}"
             is_decided = stuck.reset == name  # somebody may have edited what is remembered
             if stuck.verdict is not Verdict.STUCK or (stuck.made and is_decided) or note:
+                continue
+            if partition.topic == _dead_letters(policy):
+                # The API server would refuse it, and nothing else would be prepared or taken back.
+                itself = f"No reset is prepared for {partition}: it is in the dead-letter topic itself"
                 continue
             if not is_decided:
                 known.stuck[partition] = replace(stuck, reset=name, made=False)
@@ -58,7 +62,7 @@ class Skips:
             if not await self._make(policy, partition, stuck):
                 return f"No reset is prepared: OffsetReset {stuck.reset} is there, and is not this policy's: delete it"
             known.stuck[partition] = replace(stuck, made=True)
-        return note
+        return note or itself
 
     async def _make(self, policy: PolicyView, partition: TopicPartition, stuck: Stuck) -> bool:
         """Whether it is there, and the policy's."""
@@ -92,8 +96,7 @@ class Skips:
 
 def skip_spec(policy: PolicyView, partition: TopicPartition, stuck: Stuck) -> Mapping[str, Any]:
     """Of the OffsetReset that has the group go on behind the record."""
-    spec = policy.spec.stuck_records
-    letters = spec.dead_letter if spec is not None else None
+    letters = _dead_letters(policy)
     return {
         "connectionRef": policy.body["spec"]["connectionRef"],
         "group": policy.group,
@@ -105,8 +108,14 @@ def skip_spec(policy: PolicyView, partition: TopicPartition, stuck: Stuck) -> Ma
         "deadline": _KEPT,
         "ttlAfterFinished": _KEPT,
         "evidence": {"level": "Counts"},
-        **({"deadLetter": {"topic": letters.topic}} if letters is not None else {}),
+        **({"deadLetter": {"topic": letters}} if letters else {}),
     }
+
+
+def _dead_letters(policy: PolicyView) -> str:
+    """The topic to which prepared resets copy what they skip; empty: to none."""
+    spec = policy.spec.stuck_records
+    return spec.dead_letter.topic if spec is not None and spec.dead_letter is not None else ""
 
 
 def _cannot(policy: PolicyView) -> str:
@@ -114,13 +123,10 @@ def _cannot(policy: PolicyView) -> str:
     why = held_back(policy.live)
     if why is not None:
         return f"No reset is prepared: {why.message}"
-    spec = policy.spec.stuck_records
-    letters = spec.dead_letter if spec is not None else None
-    if letters is not None:
-        path, allow = "spec.stuckRecords.deadLetter.topic", policy.live.allow
-        message = dead_letter_not_allowed(policy.live.label, allow, path, letters.topic)
-        if message is not None:
-            return f"No reset is prepared: {message}"
+    path, live = "spec.stuckRecords.deadLetter.topic", policy.live
+    message = dead_letter_not_allowed(live.label, live.allow, live.own_topics, path, _dead_letters(policy))
+    if message is not None:
+        return f"No reset is prepared: {message}"
     problem = reset_name_problem(name_of(policy.body), "skip-000000000000")
     return f"No reset is prepared: {problem}" if problem is not None else ""
 

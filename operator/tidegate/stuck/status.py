@@ -102,7 +102,8 @@ def sentence(group: str, partition: TopicPartition, it: Stuck) -> str:
     """What is known, and no more."""
     at = "" if it.head.at is None else f", of {_time(it.head.at)}"
     record = f"{partition}@{it.head.offset}"
-    what = f"({it.head.size} bytes, {it.head.headers} header(s){at})"
+    headers = "headers that are not UTF-8" if it.head.headers is None else f"{it.head.headers} header(s)"
+    what = f"({it.head.size} bytes, {headers}{at})"
     since = _time(datetime.fromtimestamp(it.since_ms / 1000, UTC))
     if it.verdict is Verdict.STUCK:
         return (

@@ -186,7 +186,7 @@ def _stuck(row: Any) -> tuple[TopicPartition, Stuck]:
     at = None if at_ms is None else datetime.fromtimestamp(_number(at_ms, _LATEST_MS) / 1000, UTC)
     return _partition(row["partition"]), Stuck(
         committed=_number(row["committed"]),
-        head=RecordHead(_number(offset), at, _number(size), _number(headers)),
+        head=RecordHead(_number(offset), at, _number(size), None if headers is None else _number(headers)),
         since_ms=_number(row["sinceMs"], _LATEST_MS),
         verdict=Verdict(row["verdict"]),
         among=tuple(_partition(each) for each in row["among"]),

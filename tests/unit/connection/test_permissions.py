@@ -16,7 +16,17 @@ from tidegate.connection.permissions import PermissionsOfConnections
 from tidegate.connection.shared_acks import sharing
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Unavailable
-from tidegate.kafka.needed_rights import FENCING, OWN, PROBES, Role, Scope, checkable, needs_of, too_wide
+from tidegate.kafka.needed_rights import (
+    FENCING,
+    OWN,
+    PROBES,
+    Role,
+    Scope,
+    checkable,
+    needs_of,
+    to_grant_by_name,
+    too_wide,
+)
 from tidegate.kafka.rights import Resource, Right
 from tidegate.kafka_client.fenced_writer import control_transactional_id
 from tidegate.kafka_client.probe import PREFIX
@@ -94,7 +104,22 @@ def test_only_the_operator_writes_dead_letter_topics() -> None:
 
     assert operator >= {"Write on topic orders.DLT", "Write on topics that begin with dead-"}
     assert not {right for right in job | consumer if "DLT" in right or "dead-" in right}
-    assert "Write on topic orders.DLT" in map(str, checkable(needs_of(Role.OPERATOR, scope)))
+    assert "DescribeConfigs on topic orders.DLT" in operator
+    asked = set(map(str, checkable(needs_of(Role.OPERATOR, scope))))
+    assert "Write on topic orders.DLT" in asked
+    assert "DescribeConfigs on topic orders.DLT" not in asked
+
+
+@pytest.mark.parametrize("pattern", ["*.DLT", "*"])
+def test_no_right_to_write_every_topic_is_asked_for_dead_letters(pattern: str) -> None:
+    """ACLs have no pattern for what names end with, and whoever may write each topic may write Kafka's own."""
+    scope = Scope("T", "A", ("payments",), ("orders",), dead_letters=(pattern, "dead-*"))
+
+    rights = [need.right for need in needs_of(Role.OPERATOR, scope)]
+
+    assert not [r for r in rights if r.name == "*" and r.resource is Resource.TOPIC and r.operation == "Write"]
+    assert to_grant_by_name(scope) == (pattern,)
+    assert pattern not in too_wide(scope)
 
 
 def test_only_what_has_a_name_is_asked_about() -> None:

@@ -71,6 +71,7 @@ LOOKS: dict[str, Callable[[Kafka], Any]] = {
     "offsets_at": lambda kafka: kafka.offsets_at({T0: datetime(2026, 1, 1, tzinfo=UTC)}),
     "last_stable_offsets": lambda kafka: kafka.last_stable_offsets([T0]),
     "next_records": lambda kafka: kafka.next_records({T0: 0}),
+    "keeping": lambda kafka: kafka.keeping("orders"),
     "records": lambda kafka: kafka.records(T0, Range(0, 9), committed=True, most_bytes=1000),
     "record_times": lambda kafka: kafka.record_times({T0: 0}),
     "control.exist": lambda kafka: kafka.control.exist,

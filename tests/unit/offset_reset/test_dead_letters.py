@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from support.reset_world import World
+from tidegate.audit.records import AuditTopic
 from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.resources.connection import AllowSpec
 from unit.offset_reset.test_shared_resets import complete
@@ -67,6 +68,24 @@ def test_an_internal_topic_is_no_dead_letter_topic(skipping: World) -> None:
     skipping.passes()
 
     assert (complete(skipping)[0], skipping.offset) == ("TopicNotAllowed", 50)
+
+
+@pytest.mark.parametrize("topic", ["holds", "holds_acks", "answers", "changes"])
+def test_the_connections_own_topics_are_no_dead_letter_topics(skipping: World, topic: str) -> None:
+    """What is copied there would be obeyed, or taken for what was done; whoever asks may have written the record."""
+    live = skipping.live.get("ns", "kafka")
+    assert live is not None
+    connection = replace(live.connection, control_topic="holds", ack_topic="answers")
+    skipping.live.put(replace(live, connection=connection, audit=AuditTopic("changes")))
+    allow(skipping, "*")
+    skipping.kafka.create_topic(topic, 1)
+    skipping.ask(**(SKIP | {"deadLetter": {"topic": topic}}))
+
+    skipping.passes()
+
+    assert (complete(skipping)[0], skipping.offset) == ("TopicNotAllowed", 50)
+    [log] = skipping.kafka._topics[topic].logs
+    assert not log.records
 
 
 def test_a_plan_that_waits_is_not_applied_once_its_copies_are_not_allowed_any_more(skipping: World) -> None:

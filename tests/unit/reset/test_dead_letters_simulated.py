@@ -5,15 +5,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from support.fake_kafka import FakeKafka, FakeProducer
 from support.killed import Killed
 from tidegate.kafka.errors import Refused
-from tidegate.kafka.model import Record, TopicPartition
+from tidegate.kafka.model import Keeping, Record, TopicPartition
 from tidegate.kafka.rights import on_topics
 from tidegate.reset.applying.commits import RunCommits
 from tidegate.reset.applying.dead_letters import MOST_BYTES
@@ -249,6 +250,15 @@ def _without_topic(world: World) -> None:
     world.kafka.delete_topic(LETTERS)
 
 
+def _older_than_kept(world: World) -> None:
+    world.kafka.kept_for[LETTERS] = Keeping(retention_ms=1000)
+    world.clock.sleep(2.0)
+
+
+def _compacted_letters(world: World) -> None:
+    world.kafka.kept_for[LETTERS] = Keeping(is_compacted=True)
+
+
 def _refused(world: World) -> None:
     world.kafka.fail("copy", Refused("MessageSizeTooLargeError"))
 
@@ -261,11 +271,13 @@ CANNOT: dict[str, tuple[Callable[[World], None], str, str]] = {
     "large": (_too_large, "NotCopied", "more than 4,194,304 bytes"),
     "right": (_without_right, "NotAuthorized", "Write on topic orders.DLT"),
     "topic": (_without_topic, "NotCopied", "there is no such topic"),
+    "old": (_older_than_kept, "NotCopied", "is older than topic orders.DLT keeps records (retention.ms is 1000)"),
+    "letters compacted": (_compacted_letters, "NotCopied", "is compacted"),
     "refused": (_refused, "NotCopied", "MessageSizeTooLargeError"),
 }
 
 
-@pytest.mark.parametrize("kind", STRATEGIES, ids=lambda k: k.name)
+@pytest.mark.parametrize("kind", [*STRATEGIES, GO_OFTEN], ids=lambda k: k.name)
 @pytest.mark.parametrize("what", CANNOT)
 def test_what_cannot_be_copied_is_not_skipped(what: str, kind: Kind, tmp_path: Path) -> None:
     spoil, reason, said = CANNOT[what]
@@ -287,6 +299,128 @@ def test_what_cannot_be_copied_is_not_skipped(what: str, kind: Kind, tmp_path: P
     assert world.kafka.committed(GROUP) == before
     if what != "topic":
         assert not copies(world.kafka)
+
+
+@pytest.mark.parametrize(
+    "kept", [Keeping(retention_ms=3_600_000), Keeping(retention_ms=1000, by_append_time=True), Keeping()]
+)
+def test_a_topic_that_keeps_the_copy_is_copied_to(kept: Keeping, tmp_path: Path) -> None:
+    world = at_a_record(MANAGED, tmp_path)
+    world.kafka.kept_for[LETTERS] = kept
+    world.clock.sleep(2.0)
+
+    result = world.execute()
+
+    assert result is not None
+    assert result.phase is ResetPhase.SUCCEEDED, result
+    check_copied_once(world)
+
+
+def test_a_broker_that_does_not_tell_settings_is_copied_to(tmp_path: Path) -> None:
+    world = at_a_record(MANAGED, tmp_path)
+    world.kafka.fail("keeping", Refused("InvalidRequestError"))
+
+    result = world.execute()
+
+    assert result is not None
+    assert result.phase is ResetPhase.SUCCEEDED, result
+    check_copied_once(world)
+
+
+@dataclass
+class Meanwhile(Process):
+    """A writer during whose ``at``-th call, just before it, something else is done."""
+
+    at: int = 0
+    do: Callable[[], object] = lambda: None
+
+    def call(self, name: str, do: Callable[[], Any]) -> Any:
+        if len(self.calls) + 1 == self.at:
+            self.do()
+        return super().call(name, do)
+
+
+def _goes_back(world: World) -> None:
+    world.kafka.commit_directly(GROUP, {STUCK: world.targets[STUCK] - 2})
+
+
+def _is_forgotten(world: World) -> None:
+    del world.kafka._groups[GROUP].committed[STUCK]
+
+
+@pytest.mark.parametrize("kind", [*STRATEGIES, GO_OFTEN], ids=lambda k: k.name)
+@pytest.mark.parametrize("what", [_goes_back, _is_forgotten])
+def test_no_more_is_skipped_than_was_read(what: Callable[[World], None], kind: Kind, tmp_path: Path) -> None:
+    """The group goes back between the look at its records and the transaction."""
+    whole = Process()
+    at_a_record(kind, tmp_path / "whole").execute(whole)
+    world = at_a_record(kind, tmp_path / "run")
+
+    result = world.execute(Meanwhile(at=whole.calls.index("kafka.writer.transaction") + 1, do=lambda: what(world)))
+
+    assert result is not None
+    assert (result.phase, result.reason) == (ResetPhase.FAILED, "NotCopied"), result
+    assert "has gone back" in result.message
+    assert world.kafka.committed(GROUP).get(STUCK) != world.targets[STUCK]
+    assert not copies(world.kafka)
+
+
+def test_a_record_that_is_deleted_as_others_are_read_is_not_skipped_without_a_copy(tmp_path: Path) -> None:
+    whole = Process()
+    at_a_record(MANAGED, tmp_path / "whole", skips=3).execute(whole)
+    world = at_a_record(MANAGED, tmp_path / "run", skips=3)
+    log = world.kafka._topics[TOPIC].logs[STUCK.partition]
+
+    def delete() -> None:
+        log.start = world.targets[STUCK] - 1
+        for offset in [at for at in log.records if at < log.start]:
+            del log.records[offset]
+
+    result = world.execute(Meanwhile(at=whole.calls.index("kafka.records") + 1, do=delete))
+
+    assert result is not None
+    assert (result.phase, result.reason) == (ResetPhase.FAILED, "NotCopied"), result
+    assert "has been deleted up to offset" in result.message
+    assert not copies(world.kafka)
+
+
+@pytest.mark.parametrize("kind", [*STRATEGIES, GO_OFTEN], ids=lambda k: k.name)
+@pytest.mark.parametrize("when", ["kafka.", "kafka.writer.transaction"])
+def test_a_group_that_has_got_past_the_record_by_itself_does_not_go_back(when: str, kind: Kind, tmp_path: Path) -> None:
+    """After its plan was made, at first or as its owners have let go."""
+    whole = Process()
+    at_a_record(kind, tmp_path / "whole").execute(whole)
+    world = at_a_record(kind, tmp_path / "run")
+    past = world.targets[STUCK] + 2
+    at = next(number for number, name in enumerate(whole.calls, 1) if name.startswith(when))
+
+    result = world.execute(Meanwhile(at=at, do=lambda: world.kafka.commit_directly(GROUP, {STUCK: past})))
+
+    assert result is not None
+    assert (result.phase, result.reason) == (ResetPhase.FAILED, "PlanOutdated"), result
+    assert "has passed the target of orders-1" in result.message
+    assert world.kafka.committed(GROUP)[STUCK] == past
+    assert not copies(world.kafka)
+
+
+def test_records_of_a_topic_that_was_created_again_are_not_copied_for_the_old_ones(tmp_path: Path) -> None:
+    whole = Process()
+    at_a_record(MANAGED, tmp_path / "whole").execute(whole)
+    world = at_a_record(MANAGED, tmp_path / "run")
+
+    def create_again() -> None:
+        log = world.kafka._topics[TOPIC].logs
+        world.kafka.delete_topic(TOPIC)
+        world.kafka.create_topic(TOPIC, len(log))
+        world.kafka._topics[TOPIC].logs[:] = log
+        world.kafka.commit_directly(GROUP, {STUCK: world.targets[STUCK] - 1})
+
+    result = world.execute(Meanwhile(at=whole.calls.index("kafka.lacking"), do=create_again))
+
+    assert result is not None
+    assert (result.phase, result.reason) == (ResetPhase.FAILED, "NotCopied"), result
+    assert "topic orders was deleted or created again since the plan was made" in result.message
+    assert not copies(world.kafka)
 
 
 def plan_refusal(folder: Path, **asked: object) -> RunResult:
@@ -355,15 +489,41 @@ def test_a_successor_beside_a_members_transaction_does_not_skip_without_a_copy(
     assert member.send_offsets(GROUP, {STUCK: world.targets[STUCK] - 1}, None)
     _compacted(world)
     world.clock.after(60.0, lambda: member.end(commit=False))
-    again: list[bool] = []
-    commit = RunCommits.commit
-    monkeypatch.setattr(RunCommits, "commit", lambda *args, **named: (again.append(True), commit(*args, **named)))
+    looked_the_same: list[bool] = []
+    hangs = RunCommits.hangs
+
+    def told(*args: Any) -> bool:
+        looked_the_same.append(hangs(*args))
+        return looked_the_same[-1]
+
+    monkeypatch.setattr(RunCommits, "hangs", told)
 
     result = world.execute()
 
-    assert again
+    assert looked_the_same == [True]
     assert result is not None
-    assert result.phase is ResetPhase.FAILED, result
+    assert (result.phase, result.reason) == (ResetPhase.FAILED, "NotCopied"), result
     assert "there is no record from orders-1@" in result.message
+    assert result.message.endswith("Nothing was changed")
     assert not copies(world.kafka)
     assert world.kafka.committed(GROUP)[STUCK] == world.targets[STUCK] - 1
+
+
+@pytest.mark.parametrize("kind", STRATEGIES, ids=lambda k: k.name)
+def test_a_successor_beside_a_members_transaction_does_not_copy_again(kind: Kind, tmp_path: Path) -> None:
+    """What the dead writer has left undecided looks the same; but its marker tells that it was committed."""
+    whole = Process()
+    at_a_record(kind, tmp_path / "whole").execute(whole)
+    world = at_a_record(kind, tmp_path / "run")
+    with pytest.raises(Killed):
+        world.execute(Process(whole.calls.index("kafka.writer.transaction.commit") + 1, after=True))
+    world.clock.sleep(1.0)
+    member = FakeProducer(world.kafka, timeout_s=600.0)
+    assert member.send_offsets(GROUP, {STUCK: world.targets[STUCK] - 1}, None)
+    world.clock.after(12.0, lambda: member.end(commit=False))
+
+    result = world.execute()
+
+    assert result is not None
+    assert result.phase is ResetPhase.SUCCEEDED, result
+    check_copied_once(world)

@@ -330,6 +330,19 @@ def test_the_prepared_reset_copies_the_record_where_the_connection_allows_it(wor
     assert parse_offset_reset(prepared).dead_letter_topic == "orders.DLT"
 
 
+def test_no_reset_is_prepared_that_copies_a_record_of_the_dead_letter_topic_to_itself(world: World) -> None:
+    """No API server would take it, and then the skips of other records would not be prepared or taken back either."""
+    allow = world.live.allow.model_copy(update={"dead_letter_topics": ("*",)})
+    world.live = replace(world.live, allow=allow)
+    world.asks(prepareSkip=True, deadLetter={"topic": "orders"})
+    world.get_stuck()
+    world.run(4, world.produce)
+    assert [parse_offset_reset(made) for made in world.resets] == []
+    condition = find_condition(world.status.conditions, RECORD_STUCK)
+    assert condition is not None
+    assert "No reset is prepared for orders-0: it is in the dead-letter topic itself" in condition.message
+
+
 def test_without_the_feature_nothing_is_left_of_it(world: World) -> None:
     world.get_stuck()
     world.spec.pop("stuckRecords")
@@ -566,6 +579,12 @@ def test_what_is_stored_reads_back_whatever_time_a_producer_gave_its_record(late
 
     assert again.stuck[P].head.at is not None
     assert abs(again.stuck[P].head.at - head.at) <= timedelta(seconds=1)  # type: ignore[operator]
+
+
+def test_headers_that_cannot_be_counted_read_back() -> None:
+    known = Known(stuck={P: Stuck(10, RecordHead(12, None, 7, None), 5, Verdict.STUCK)})
+
+    assert decode(json.loads(json.dumps(encode(known)))) == known
 
 
 def test_nothing_known_reads_back() -> None:

@@ -43,6 +43,11 @@ def test_one_alone_is_named_by_its_own_offset_and_by_what_is_committed() -> None
     )
 
 
+def test_headers_that_cannot_be_counted_are_not() -> None:
+    text = sentence("payments", P, replace(STUCK, head=replace(STUCK.head, headers=None)))
+    assert "orders-0@12 (7 bytes, headers that are not UTF-8, of 2026-11-20T12:00:00Z)" in text
+
+
 @pytest.mark.parametrize(("alone", "among", "more"), [(1, 0, ""), (1, 2, ", and 2 more"), (7, 1, ", and 3 more")])
 def test_those_that_are_not_named_are_counted(alone: int, among: int, more: str) -> None:
     partitions = [TopicPartition("orders", number) for number in range(alone + among)]

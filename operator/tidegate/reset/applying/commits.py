@@ -58,7 +58,7 @@ class RunCommits:
         """
         recorded = self._audit.is_ready and self._committed(targets, round_number, recorded=True, again=again)
         if not recorded:
-            self._committed(targets, round_number, recorded=False)
+            self._committed(targets, round_number, recorded=False, again=again)
         self.wait_shown(targets, round_number, hold=hold)
 
     def _committed(self, targets: Offsets, round_number: int, *, recorded: bool, again: bool = False) -> bool:
@@ -82,6 +82,11 @@ class RunCommits:
         if not self._dead_letters.topic:
             return False
         return None if self._marker_undecided(0.0) else self.committed_round() > 0
+
+    def is_known_aborted(self) -> bool:
+        """Whether the marker of a run that copies tells that none of its transactions was committed. Then it copies
+        anew, or ends where it can't; whatever of it hangs may only be aborted."""
+        return bool(self._dead_letters.topic) and self._was_committed() is False
 
     def wait_shown(self, targets: Offsets, round_number: int, *, hold: Kept | None = None) -> None:
         """Wait until the round's last transaction has taken effect, which is a moment after it was committed.

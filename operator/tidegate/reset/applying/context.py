@@ -42,7 +42,7 @@ class RunContext:
         self.hold_s = in_flight + tuning.margin_s if in_flight > 0 else 0.0
         self.state = RunState(plan, plan.targets, gated=any(entry.way is Way.GATED for entry in run.journal))
         self.audit = RunAudit(kafka, self.pace, run, attempt, self.state)
-        self.dead_letters = DeadLetters(kafka, request, plan, self.state)
+        self.dead_letters = DeadLetters(kafka, clock, request, plan, self.state)
         self.commits = RunCommits(kafka, self.pace, request.run_uid, plan, self.audit, self.dead_letters)
         self.times = Times()
         self.claim = GroupClaim(kafka, self.pace, self.group_id, request.run_uid, hold.reason, self._tell_behind)

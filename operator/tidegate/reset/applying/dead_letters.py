@@ -7,15 +7,16 @@ can't be copied ends the run before anybody has let go, or with its transaction 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
+from tidegate.clock import Clock
 from tidegate.cluster import Kafka
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused
 from tidegate.kafka.model import Range, Record, Topic, TopicPartition
 from tidegate.kafka.ports import GroupTransaction
 from tidegate.kafka.rights import on_topics, to_grant
-from tidegate.reset.applying.failures import NotCopied
+from tidegate.reset.applying.failures import NotCopied, PlanOutdated
 from tidegate.reset.applying.state import RunState
 from tidegate.reset.model.plan import Plan
 from tidegate.reset.model.request import RunRequest
@@ -36,24 +37,28 @@ which say where a record comes from as well; values are text."""
 class DeadLetters:
     """Of one run on one group, for one writer of it. Does nothing where the run copies nothing."""
 
-    def __init__(self, kafka: Kafka, request: RunRequest, plan: Plan, state: RunState) -> None:
+    def __init__(self, kafka: Kafka, clock: Clock, request: RunRequest, plan: Plan, state: RunState) -> None:
         self._kafka = kafka
+        self._clock = clock
         self._request = request
         self._plan = plan
         self._state = state
         self.topic = request.dead_letter
         self._copies: dict[TopicPartition, tuple[Record, ...]] = {}
         """By the partition that they go to."""
+        self._starts: dict[TopicPartition, int] = {}
+        """From which offsets on they were read."""
         self._why_not: NotCopied | NotAuthorized | None = NotCopied(self.topic, "nothing was read yet")
         """Why there are no copies; ``None``: there are."""
         self._count: int | None = None
         """How many copies this writer has last put into a transaction; ``None``: it was at none."""
 
     def gather(self, before: Mapping[TopicPartition, int], targets: Mapping[TopicPartition, int]) -> None:
-        """Read what lies between where the group is and its targets. Raises ``NotCopied`` and ``KafkaFailure``."""
+        """Read what lies between where the group is and its targets. Raises ``NotCopied``, ``KafkaFailure``,
+        and ``PlanOutdated`` where the group has got past a target."""
         if not self.topic:
             return
-        topic = self._described()
+        topic = self._described({p.topic for p in targets})
         spans = {p: self._span(p, before.get(p), target) for p, target in sorted(targets.items())}
         offsets = sum(span.size for span in spans.values())
         if offsets > MOST_COPIED:
@@ -65,42 +70,78 @@ class DeadLetters:
             left -= sum(record.size for record in records)
             to = _copied_to(source, topic)
             copies[to] = (*copies.get(to, ()), *(self._marked(source, record) for record in records))
+        self._check_kept(record for records in copies.values() for record in records)
         # Whether they can be written shows before anybody has let go, as far as it can.
         self._kafka.log_bounds(list(copies))
+        self._starts = {p: span.start for p, span in spans.items()}
         self._copies, self._why_not = copies, None
 
-    def _described(self) -> Topic:
-        """The dead-letter topic. Raises ``NotCopied``, and ``NotAuthorized`` without the right to write there."""
-        found = self._kafka.topics([self.topic]).get(self.topic)
+    def _described(self, sources: Collection[str]) -> Topic:
+        """The dead-letter topic. Raises ``NotCopied``, also where one of the ``sources`` is not that of the plan any
+        more, and ``NotAuthorized`` without the right to write to it."""
+        topics = self._kafka.topics({self.topic, *sources})
+        found = topics.get(self.topic)
         if found is None:
             raise NotCopied(self.topic, "there is no such topic, or the principal may not describe it")
+        ids = {p.topic: p.topic_id for p in self._plan.partitions}
+        others = sorted(name for name in sources if name not in topics or topics[name].topic_id != ids[name])
+        if others:
+            raise NotCopied(self.topic, f"topic {others[0]} was deleted or created again since the plan was made")
         needed = on_topics("Write", [self.topic])
         if self._kafka.lacking(needed):
             what = f"copy to dead-letter topic {self.topic}: the principal may not"
             raise NotAuthorized(f"{what}{to_grant(needed, None)}")
         return found
 
+    def _check_kept(self, records: Iterable[Record]) -> None:
+        """Copies have the timestamps of their records, by which retention removes them: it may within minutes. Not
+        known where the topic's settings can't be read. Raises ``NotCopied``."""
+        try:
+            kept = self._kafka.keeping(self.topic)
+        except Refused:
+            return  # not every broker tells settings
+        if kept is None:
+            return
+        if kept.is_compacted:
+            raise NotCopied(
+                self.topic,
+                "the topic is compacted (cleanup.policy), and a later record with the same key would remove the copy",
+            )
+        if kept.retention_ms < 0 or kept.by_append_time:
+            return
+        first_ms = self._clock.now().timestamp() * 1000 - kept.retention_ms
+        old = [record for record in records if 0 <= record.at_ms < first_ms]
+        if old:
+            raise NotCopied(
+                self.topic,
+                f"the record at offset {old[0].offset} is older than topic {self.topic} keeps records (retention.ms is "
+                f"{kept.retention_ms}), so its copy would be deleted at once",
+            )
+
     def _span(self, partition: TopicPartition, start: int | None, target: int) -> Range:
         if partition.topic == self.topic:
             raise NotCopied(self.topic, "it is the topic that is reset")
         if start is None:
             raise NotCopied(self.topic, f"the group has no committed offset in {partition}")
-        return Range(start, max(start, target))
+        if start > target:
+            raise _passed(partition, target, start)
+        return Range(start, target)
 
     def _records(self, source: TopicPartition, span: Range, most_bytes: int) -> tuple[Record, ...]:
         if span.size == 0:
             return ()
-        begin = self._kafka.log_bounds([source])[source].earliest
-        if begin > span.start:
-            raise NotCopied(
-                self.topic, f"{source} has been deleted up to offset {begin}, and the group is at {span.start}"
-            )
         try:
             stable = self._kafka.last_stable_offsets([source])[source]
             everything = {r.offset for r in self._kafka.records(source, span, committed=False, most_bytes=most_bytes)}
             committed = self._kafka.records(source, span, committed=True, most_bytes=most_bytes)
         except Refused as refused:
             raise NotCopied(self.topic, str(refused)) from refused
+        # Now, as what is deleted while it is read is left out.
+        begin = self._kafka.log_bounds([source])[source].earliest
+        if begin > span.start:
+            raise NotCopied(
+                self.topic, f"{source} has been deleted up to offset {begin}, and the group is at {span.start}"
+            )
         others = sorted(everything - {r.offset for r in committed})
         if others:
             still_open = "is of a transaction that is still open, or comes after one"
@@ -136,12 +177,14 @@ class DeadLetters:
         """Before the offsets and the marker: where those are in a transaction, the copies are.
 
         ``hanging``: one of the run hangs that has sent its marker, so it has copies, which this one's end decides.
-        Records that can't be read any more are left out then. Raises ``NotCopied``, and ``KafkaFailure``.
+        Records that can't be read any more are left out then. Raises as :meth:`gather`.
         """
         if not self.topic or self._state.putting_back is not None:
             return
         if self._why_not is not None and not hanging:
             raise self._why_not
+        if not hanging:
+            self._check_starts()
         try:
             for partition in self._where():
                 transaction.include(partition, timeout_s=_COPY_S)
@@ -149,6 +192,18 @@ class DeadLetters:
         except Refused as refused:
             raise NotCopied(self.topic, str(refused)) from refused
         self._count = sum(map(len, self._copies.values())) or (None if hanging else 0)
+
+    def _check_starts(self) -> None:
+        """What lies before the records that were read is not skipped: the group may have gone back since. Nor is it set
+        back where it has got past them by itself. Raises ``NotCopied`` and ``PlanOutdated``."""
+        now = self._kafka.committed(self._request.group_id, list(self._starts))
+        for partition, start in self._starts.items():
+            at = now.get(partition)
+            if at is None or at < start:
+                stands = "nothing is committed any more" if at is None else f"{at} is committed"
+                raise NotCopied(self.topic, f"the group has gone back in {partition} from {start}: {stands}")
+            if at > self._plan.targets[partition]:
+                raise _passed(partition, self._plan.targets[partition], at)
 
     def include(self, transaction: GroupTransaction) -> None:
         """Have the end of a transaction decide what an earlier one of its producer has left open in the dead-letter
@@ -174,6 +229,13 @@ class DeadLetters:
             return ""
         them = "what it skips was" if self._count is None else f"{self._count} record(s) were"
         return f"; {them} copied to dead-letter topic {self.topic}, and the copies stay there"
+
+
+def _passed(partition: TopicPartition, target: int, committed: int) -> PlanOutdated:
+    return PlanOutdated(
+        f"the group has passed the target of {partition} since the plan was made, so nothing is left to skip: target "
+        f"{target}, committed {committed}"
+    )
 
 
 def _copied_to(source: TopicPartition, topic: Topic) -> TopicPartition:

@@ -52,17 +52,10 @@ class Recovery:
         # What is verified was seen to be decided.
         unknown = frozenset(last.pending) if last.phase is not ResetPhase.VERIFYING else NO_PARTITIONS
         if self._commits.hangs(unknown):
-            # Nothing tells how it was decided, but the run means the same as then. Where the group stood is needed also
-            # if Kafka goes away, or the deadline passes, before this has taken effect.
-            if not self._state.told_before:
-                self._state.stood_at(self._journal.offsets_before())
-            offsets = self._context.plan.targets
-            if last.putting_back:
-                offsets = self._context.plan.ends if last.putting_back == CONTINUED else self._journal.offsets_before()
-                self._state.putting_back = self._state.putting_back or (last.putting_back, last.message)
-            self._context.dead_letters.gather_again(self._state.before)
-            self._commits.commit({p: offsets[p] for p in last.pending if p in offsets}, last.round, again=True)
-            self._made_again = True
+            if self._commits.is_known_aborted():
+                self._commits.drop_hanging(self._context.plan.targets)
+            else:
+                self._make_again(last)
         self._found_round = self._commits.committed_round()
         self._commits.unsure = False
         # A replay may last longer than the broker keeps the marker.
@@ -71,6 +64,20 @@ class Recovery:
             # Where a predecessor has committed nothing, the owners have gone on since: "before" is read anew.
             if not self._state.told_before:
                 self._state.stood_at(self._journal.offsets_before())
+
+    def _make_again(self, last: Progress) -> None:
+        """The last round's transaction, for what it may have left hanging."""
+        # Nothing tells how it was decided, but the run means the same as then. Where the group stood is needed also
+        # if Kafka goes away, or the deadline passes, before this has taken effect.
+        if not self._state.told_before:
+            self._state.stood_at(self._journal.offsets_before())
+        offsets = self._context.plan.targets
+        if last.putting_back:
+            offsets = self._context.plan.ends if last.putting_back == CONTINUED else self._journal.offsets_before()
+            self._state.putting_back = self._state.putting_back or (last.putting_back, last.message)
+        self._context.dead_letters.gather_again(self._state.before)
+        self._commits.commit({p: offsets[p] for p in last.pending if p in offsets}, last.round, again=True)
+        self._made_again = True
 
     @property
     def is_committed(self) -> bool:
