@@ -106,7 +106,7 @@ PLACES = last_offsets.Places(
     vacant=True,
 )
 REMEMBERED = remembered.Remembered(
-    DiscoveryState(True, {"orders": KnownTopic("ZXYbL0OQR2mMkbQ4tA1r7w", 2, 3, "old")}),
+    DiscoveryState(True, {"orders": KnownTopic("ZXYbL0OQR2mMkbQ4tA1r7w", 2, 3, ("old",))}),
     ("orders",),
     remembered.Counts(1, 2, 3),
     ("orders", "refunds-*"),

@@ -56,14 +56,14 @@ def encode(remembered: Remembered) -> dict[str, Any]:
 def _row(known: KnownTopic) -> list[Any]:
     row: list[Any] = [known.topic_id, known.initial, known.settled]
     if known.before or known.above:
-        row.append(known.before)
+        row.append(" ".join(known.before))  # an earlier version has written one id
     if known.above:
         row.append(sorted(known.above))
     return row
 
 
 def _known(row: Sequence[Any]) -> KnownTopic:
-    before = str(row[3]) if len(row) > 3 else ""
+    before = tuple(str(row[3]).split()) if len(row) > 3 else ()
     known = KnownTopic(str(row[0]), _whole(row[1]), _whole(row[2]), before)
     return known.settle([_whole(number) for number in row[4]]) if len(row) > 4 else known
 
@@ -103,7 +103,7 @@ def merged(ours: Remembered, earlier: Remembered) -> Remembered:
             initial, settled = max(known.initial, theirs.initial), max(known.settled, theirs.settled)
             topics[name] = replace(known, initial=initial, settled=settled).settle(known.above | theirs.above)
         elif known is None or not known.is_before(theirs.topic_id):
-            topics[name] = theirs if known is None or theirs.before else replace(theirs, before=known.topic_id)
+            topics[name] = theirs if known is None or theirs.before else replace(theirs, before=(known.topic_id,))
     counts = Counts(
         max(ours.counts.starts_committed, earlier.counts.starts_committed),
         max(ours.counts.began_at_end, earlier.counts.began_at_end),
@@ -116,7 +116,9 @@ def merged(ours: Remembered, earlier: Remembered) -> Remembered:
 
 def of_status(status: DiscoveryStatus) -> Remembered:
     """What an earlier version of Tidegate has left in the policy's status."""
-    topics = {t.name: KnownTopic(t.topic_id, t.initial, t.settled, t.before or "") for t in status.topics}
+    topics = {
+        t.name: KnownTopic(t.topic_id, t.initial, t.settled, tuple((t.before or "").split())) for t in status.topics
+    }
     return Remembered(
         DiscoveryState(status.initial_discovery_finished, topics),
         status.selection,

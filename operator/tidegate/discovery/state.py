@@ -22,8 +22,8 @@ _MOST_BEFORE: Final = 5
 class KnownTopic:
     """``initial``: how many partitions were there at the first discovery. ``settled``: all below it are taken care of.
 
-    ``before``: the ids of the topics of this name that were removed, the newest few, with spaces between them; a broker
-    that lags may still show one of them.
+    ``before``: the ids of the topics of this name that were removed, the newest few; a broker that lags may still show
+    one of them.
     ``above``: numbers above ``settled`` that are taken care of: their owners have begun where they should, and must not
     be sent back because of one below.
     """
@@ -31,17 +31,16 @@ class KnownTopic:
     topic_id: str
     initial: int
     settled: int
-    before: str = ""
+    before: tuple[str, ...] = ()
     above: frozenset[int] = frozenset()
 
     def is_before(self, topic_id: str) -> bool:
         """Whether a topic of the name had this id before."""
-        return topic_id in self.before.split()
+        return topic_id in self.before
 
     def made_anew(self, topic_id: str) -> Self:
         """Another one took its name."""
-        before = [*self.before.split(), self.topic_id][-_MOST_BEFORE:]
-        return type(self)(topic_id, 0, 0, before=" ".join(before))
+        return type(self)(topic_id, 0, 0, before=(*self.before, self.topic_id)[-_MOST_BEFORE:])
 
     @property
     def known(self) -> int:

@@ -15,7 +15,7 @@ from tidegate.resources.features import DiscoverySpec
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
 OTHER = TopicPartition("refunds", 0)
 BEFORE = DiscoveryState(True, {"orders": KnownTopic("a", 0, 0), "refunds": KnownTopic("r", 0, 0)})
-ANEW = replace(BEFORE, topics={**BEFORE.topics, "orders": KnownTopic("b", 0, 0, before="a")})
+ANEW = replace(BEFORE, topics={**BEFORE.topics, "orders": KnownTopic("b", 0, 0, before=("a",))})
 LATE = Start(Outcome.OVERTAKEN, 0, 7)
 
 

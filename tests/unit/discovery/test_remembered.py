@@ -17,8 +17,11 @@ def remembered(**topics: KnownTopic) -> Remembered:
 
 
 def test_what_is_encoded_is_decoded() -> None:
-    written = remembered(orders=KnownTopic("a", 2, 3), refunds=KnownTopic("c", 0, 1, "b"))
-    above = {"audit": KnownTopic("d", 1, 2, "", frozenset({3, 5})), "gone": KnownTopic("e", 1, 2, "f", frozenset({9}))}
+    written = remembered(orders=KnownTopic("a", 2, 3), refunds=KnownTopic("c", 0, 1, ("b",)))
+    above = {
+        "audit": KnownTopic("d", 1, 2, (), frozenset({3, 5})),
+        "gone": KnownTopic("e", 1, 2, ("f", "g"), frozenset({9})),
+    }
 
     assert decode(json.loads(json.dumps(encode(remembered(**above))))) == remembered(**above)
     assert decode(json.loads(json.dumps(encode(written)))) == written
@@ -31,13 +34,13 @@ def test_what_is_encoded_is_decoded() -> None:
 
 def test_of_two_versions_the_larger_numbers_hold_for_each_topic_id() -> None:
     ours = remembered(
-        orders=KnownTopic("a", 2, 5, "", frozenset({7})), refunds=KnownTopic("b", 1, 1), audit=KnownTopic("d", 1, 1)
+        orders=KnownTopic("a", 2, 5, (), frozenset({7})), refunds=KnownTopic("b", 1, 1), audit=KnownTopic("d", 1, 1)
     )
     earlier = Remembered(
         DiscoveryState(
             True,
             {
-                "orders": KnownTopic("a", 4, 4, "", frozenset({5})),
+                "orders": KnownTopic("a", 4, 4, (), frozenset({5})),
                 "refunds": KnownTopic("c", 0, 1),
                 "new": KnownTopic("e", 3, 3),
             },
@@ -49,8 +52,8 @@ def test_of_two_versions_the_larger_numbers_hold_for_each_topic_id() -> None:
     both = merged(ours, earlier)
 
     assert both.state.topics == {
-        "orders": KnownTopic("a", 4, 6, "", frozenset({7})),
-        "refunds": KnownTopic("c", 0, 1, "b"),
+        "orders": KnownTopic("a", 4, 6, (), frozenset({7})),
+        "refunds": KnownTopic("c", 0, 1, ("b",)),
         "audit": KnownTopic("d", 1, 1),
         "new": KnownTopic("e", 3, 3),
     }
@@ -58,7 +61,7 @@ def test_of_two_versions_the_larger_numbers_hold_for_each_topic_id() -> None:
 
 
 def test_a_topic_that_the_earlier_version_knew_before_it_was_made_anew_is_the_newer_one() -> None:
-    ours = remembered(refunds=KnownTopic("c", 0, 1, "b"))
+    ours = remembered(refunds=KnownTopic("c", 0, 1, ("b",)))
 
     assert merged(ours, remembered(refunds=KnownTopic("b", 1, 1))).state == ours.state
 
