@@ -6,12 +6,13 @@ from dataclasses import replace
 from typing import Final
 
 from tidegate.kafka.assignments import LEADER_CLIENT_ID
+from tidegate.kafka.assignors.assignor import COOPERATIVE_STICKY, KNOWN
 from tidegate.kafka.model import Group, GroupType, Member
 
-EAGER_ASSIGNORS: Final = frozenset({"range", "roundrobin", "sticky"})
+EAGER_ASSIGNORS: Final = KNOWN - {COOPERATIVE_STICKY}
 """Classic assignors under which every member gives up all partitions before it rejoins (librdkafka, Java, Python)."""
 
-LED_ASSIGNORS: Final = EAGER_ASSIGNORS | {"cooperative-sticky"}
+LED_ASSIGNORS: Final = KNOWN
 """Assignors whose members take an assignment that holds nothing of the assignor's own."""
 
 KAFKA_GO: Final = "segmentio/kafka-go"

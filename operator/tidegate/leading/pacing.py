@@ -1,4 +1,4 @@
-"""What a group that is led is waited for, and what is told of it."""
+"""How long the leader of a group waits for what, and how far it says that it is."""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ from tidegate.pause.report import (
     MAX_ROWS,
     PAUSING,
     SHOWN,
+    UNSUPPORTED_GROUP,
     WAITING_FOR_GROUP,
     WAITING_FOR_TOPICS,
     Row,
@@ -43,7 +44,6 @@ from tidegate.resources.pause import (
 FAILS_OPEN: Final = "FailsOpen"
 FAILED_OPEN: Final = "FailedOpen"
 NOT_LED: Final = "GroupNotLed"
-UNSUPPORTED_GROUP: Final = "UnsupportedGroup"
 UNSUPPORTED_ASSIGNOR: Final = "UnsupportedAssignor"
 UNSUPPORTED_CLIENTS: Final = "UnsupportedClients"
 
@@ -218,7 +218,7 @@ def _phase(seen: Seen, spec: ConsumerGroupPauseSpec, observed: Observed, wanted:
         if report.lost:
             text = f"{count} are withheld: {report.trouble}"
             return PausePhase.DEGRADED, Refusal(FAILED_OPEN, text)
-        text = f"{count} are withheld: {report.trouble}. It is tried again after a while, ever more seldom"
+        text = f"{count} are withheld: {report.trouble}. It is tried again later, at growing intervals"
         return PausePhase.DEGRADED, Refusal(NOT_LED, text)
     noted = seen.status.leader
     is_noted = report.seat is not None and noted is not None and noted.member_id == report.seat.member_id

@@ -20,7 +20,7 @@ from tidegate.kafka.names import is_internal
 from tidegate.pause import by_agent, by_connect, by_leading, by_scale
 from tidegate.pause.model import Decision, Observed, Seen
 from tidegate.pause.release import is_led, leave, refuse, resume, start_again
-from tidegate.pause.report import paused_is, stamp, warning
+from tidegate.pause.report import UNSUPPORTED_GROUP, paused_is, stamp, warning
 from tidegate.resources.conditions import Refusal, reconciling, stalled
 from tidegate.resources.pause import ConsumerGroupPauseSpec, PausePhase, PauseStatus
 
@@ -28,7 +28,6 @@ FINALIZER: Final = "tidegate.io/pause"
 
 INVALID_SPEC: Final = "InvalidSpec"
 INTERNAL_TOPIC: Final = "InternalTopic"
-UNSUPPORTED_GROUP: Final = "UnsupportedGroup"
 WAITING_FOR_CONNECTION: Final = "WaitingForConnection"
 CONTROL_TOPICS_UNUSABLE: Final = "ControlTopicsUnusable"
 SUSPENDED: Final = "Suspended"

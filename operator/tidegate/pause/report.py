@@ -30,6 +30,7 @@ QUICK: Final = timedelta(seconds=10)
 
 WAITING_FOR_GROUP: Final = "WaitingForGroup"
 WAITING_FOR_TOPICS: Final = "WaitingForTopics"
+UNSUPPORTED_GROUP: Final = "UnsupportedGroup"
 PAUSING: Final = "Pausing"
 ALL_PAUSED: Final = "Paused"
 RESUMING: Final = "Resuming"
