@@ -115,7 +115,7 @@ def _went_on(facts: PauseFacts, read: Reading, partition: Partition) -> Finding:
         return Finding(False, f"partition {number} went on at {first}, not at its target {target}")
     return Finding(
         True,
-        f"partition {number} was reset while paused (way {facts.way}): when it was let go it went on exactly at "
+        f"partition {number} was reset while paused (strategy {facts.way}): when it was let go it went on exactly at "
         f"{first:,}",
     )
 

@@ -170,7 +170,7 @@ def _run(run: RunPicture, width: int) -> Text:
         text.append(f"… {(datetime.now(UTC) - run.applied_at).total_seconds():.0f} s", "dim")
     job = run.application and f"job {run.application}"
     told = "  ".join(
-        part for part in (run.engine and f"engine {run.engine}", job, run.way and f"way {run.way}") if part
+        part for part in (run.engine and f"engine {run.engine}", job, run.way and f"strategy {run.way}") if part
     )
     text.append(f"\n{told}\n")
     text.append(run.message[: width - 1], "dim")
@@ -225,7 +225,7 @@ class PlainScreen:
             if run is not None and (run.run_id, step.phase) not in self._told:
                 self._told.add((run.run_id, step.phase))
                 who = f", by {run.engine} job {run.application}" if run.application else ""
-                way = f", way {run.way}" if run.way else ""
+                way = f", strategy {run.way}" if run.way else ""
                 self.say(f"reset {run.run_id}: {step.phase} {step.after_s:.1f} s after it was applied{who}{way}")
         for happening in picture.happenings[self._events :]:
             self.say(f"event {happening.reason}: {happening.message}")

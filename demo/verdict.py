@@ -157,7 +157,7 @@ def _restarted(history: History) -> Finding:
 def _standstill(number: int, run: RunFacts, verdict: Verdict) -> Finding:
     seen = [r.standstill_s for r in verdict.resets if r.run == number and r.standstill_s is not None]
     told = f"{statistics.median(seen):.1f} s (median), {max(seen):.1f} s (most)" if seen else "not seen"
-    return Finding(None, f"{run.run_id}: way {run.way}; stood still for its consumers {told}; {run.standstill}")
+    return Finding(None, f"{run.run_id}: strategy {run.way}; stood still for its consumers {told}; {run.standstill}")
 
 
 def stood_at(

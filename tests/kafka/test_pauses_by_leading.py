@@ -77,7 +77,7 @@ def test_nothing_of_a_withheld_partition_is_delivered_and_nothing_is_missing_aft
         assert {(*place, offset) for place, offsets in acked.items() for offset in offsets} - read == set()
         print(
             f"{kind} {assignor} {members}: withheld after {stands - began:.1f} s, all back {back - ends:.1f} s after "
-            f"the end; others stood at most {longest_gap_s(fleet, others, began, settled):.1f} s at the begin, "
+            f"the end; others stood at most {longest_gap_s(fleet, others, began, settled):.1f} s at the beginning, "
             f"{longest_gap_s(fleet, others, settled, ends):.1f} s meanwhile, "
             f"{longest_gap_s(fleet, others, ends, back):.1f} s at the end"
         )

@@ -82,5 +82,5 @@ def _measured(minutes: float, load: float) -> str:
     commit = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
     return (
         f"{os.cpu_count()} cores ({platform.machine()}, {platform.system()}), with a load average of {load:.1f} at the "
-        f"begin; {minutes:.0f} minutes, {datetime.now(UTC):%Y-%m-%d}, commit {commit}."
+        f"beginning; {minutes:.0f} minutes, {datetime.now(UTC):%Y-%m-%d}, commit {commit}."
     )

@@ -40,7 +40,8 @@ def _body(review: Review) -> Iterator[str]:
     yield f"<p>To {foreign(review.target)}.</p>"
     yield (
         f'<p class="soft">OffsetReset {foreign(review.reset)}, planned {escape(time_text(review.made_at))} '
-        f"({escape(ago_text(review.age))} when this page was written), way {escape(review.way)}.</p></header><main>"
+        f"({escape(ago_text(review.age))} when this page was written), strategy {escape(review.way)}.</p>"
+        "</header><main>"
     )
     yield from _cards(review)
     yield from _notes(review)

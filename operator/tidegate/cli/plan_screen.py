@@ -53,7 +53,10 @@ def _parts(review: Review) -> Iterator[RenderableType]:
     yield _line(("Reset ", ""), (review.run_id, "bold"), (" of group ", ""), (review.group, "bold"))
     yield _line(
         (f"{review.reset}: to {review.target}. ", ""),
-        (f"{review.phase}, way {review.way}, planned {time_text(review.made_at)} ({ago_text(review.age)})", _FAINT),
+        (
+            f"{review.phase}, strategy {review.way}, planned {time_text(review.made_at)} ({ago_text(review.age)})",
+            _FAINT,
+        ),
     )
     yield Text()
     yield _totals(review)
@@ -214,7 +217,7 @@ def _groups(groups: Sequence[GroupPlan], waves: Sequence[int]) -> Table:
     table.add_column("group", overflow="fold")
     for name in (*(("wave",) if waves else ()), "partitions", "move", "read again", "skipped"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("way", no_wrap=True)
+    table.add_column("strategy", no_wrap=True)
     for n, group in enumerate(groups[:MAX_ROWS]):
         table.add_row(
             Text(group.group_id),

@@ -265,7 +265,7 @@ class Resetting:
 
     def _explain(self, plan: Plan) -> None:
         """What the tool's table does not say, beside it."""
-        way = f", way {plan.way}" if plan.way is not None else ""
+        way = f", strategy {plan.way}" if plan.way is not None else ""
         self.screen.note(
             f"{plan.group_id}: {plan.moved} of {len(plan.partitions)} partition(s) move, {plan.records_replayed:,} "
             f"record(s) read again, {plan.records_skipped:,} skipped{way}"

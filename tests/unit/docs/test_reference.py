@@ -113,7 +113,7 @@ def test_every_page_is_linked_from_the_index() -> None:
 
 @pytest.mark.parametrize("page", [*PAGES], ids=lambda page: str(page.relative_to(ROOT)))
 def test_tests_that_a_page_names_are_there(page: Path) -> None:
-    for path, name in re.findall(r"\b(tests/\w[\w/]*(?:\.py|\.md)?)(?:::(\w+))?", page.read_text()):
+    for path, name in re.findall(r"\b(tests/\w[\w/]*(?:\.py|\.md|\.toml)?)(?:::(\w+))?", page.read_text()):
         assert (ROOT / path).exists(), f"{page.relative_to(ROOT)} names {path}"
         if name:
             assert f"def {name}(" in (ROOT / path).read_text(), f"{page.relative_to(ROOT)} names {path}::{name}"
