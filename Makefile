@@ -93,6 +93,11 @@ campaign: setup build ## random schedules on three brokers, judged; into docs/be
 	@test -n "$(SEEDS)" || { echo "which seeds? make campaign SEEDS=0-49" >&2; exit 2; }
 	@$(RUN) $(BIN)/python -m support.campaign $(SEEDS) $(ARGS)
 
+.PHONY: mutants
+mutants: setup ## places of the core changed one by one: do the tests notice? Into docs/benchmarks/mutants.md (SEED=7 COUNT=400)
+	@"$(UV)" pip install -q --python $(BIN)/python --target build/mutants-packages --require-hashes -r dev/python/mutants.txt
+	@$(RUN) $(BIN)/python -m support.mutants --seed $(or $(SEED),1) --count $(or $(COUNT),400)
+
 .PHONY: bench
 bench: setup build ## all benchmarks, or one: NAME=standstill
 	@$(RUN) $(BIN)/python tests/perf/run.py $(NAME) $(ARGS)

@@ -23,6 +23,7 @@ LOGS: Final = PROJECT / "build" / "nightly"
 KEPT: Final = PROJECT / "docs" / "benchmarks" / "nightly.md"
 SEEDS: Final = 60
 FUZZ_S: Final = 600
+MUTANTS: Final = 400
 
 HEAD: Final = """\
 # What runs outside continuous integration
@@ -91,6 +92,11 @@ def parts(today: date) -> tuple[Part, ...]:
             f"{FUZZ_S // 60} minutes of hostile input to every decoder, seed {first}",
             [*_PYTEST, "tests/security/test_decoders.py", "-k", "test_fuzz"],
             {"TIDEGATE_FUZZ_SECONDS": str(FUZZ_S), "TIDEGATE_FUZZ_SEED": str(first)},
+        ),
+        Part(
+            "mutants",
+            f"{MUTANTS} changes of the code one by one, seed {first}: do the tests notice?",
+            ["make", "mutants", f"SEED={first}", f"COUNT={MUTANTS}"],
         ),
         Part(
             "pods",

@@ -79,7 +79,7 @@ def test_stand_ins_replace_each_public_base_and_nothing_else() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["requirements.lock", "dev/python/uv.txt", "dev/python/build.txt", "dev/python/release.txt", "dev/python/site.txt"],
+    ["requirements.lock", *(f"dev/python/{name}.txt" for name in ("uv", "build", "release", "site", "mutants"))],
 )
 def test_every_python_package_has_a_hash(name: str) -> None:
     lines = (ROOT / name).read_text().replace("\\\n", "").splitlines()

@@ -23,11 +23,12 @@ def test_all_parts_run_or_those_that_are_named(nightly: ModuleType) -> None:
     available = nightly.parts(date(2026, 11, 22))
 
     assert [part.name for part in nightly.chosen(available, [])] == [
-        *("tests", "java", "retention", "seeds", "fuzz", "pods", "release")
+        *("tests", "java", "retention", "seeds", "fuzz", "mutants", "pods", "release")
     ]
     assert [part.name for part in nightly.chosen(available, ["pods", "tests"])] == ["tests", "pods"]
     with pytest.raises(
-        ValueError, match="there is no part sedes; there are tests, java, retention, seeds, fuzz, pods, release"
+        ValueError,
+        match="there is no part sedes; there are tests, java, retention, seeds, fuzz, mutants, pods, release",
     ):
         nightly.chosen(available, ["sedes", "pods"])
 
