@@ -71,6 +71,19 @@ def test_a_compacted_copy_can_forget_what_filled_it(begins_later: bool, policy: 
     assert copied == Copied(SOURCE, TARGET, compacts=True, filler_key=b"tidegate.filler")
 
 
+@pytest.mark.parametrize(("begins_later", "policy"), [(False, ""), (True, "delete")])
+def test_a_copy_of_a_topic_without_any_policy_is_not_compacted(begins_later: bool, policy: str) -> None:
+    """Else it would lose records that the source keeps."""
+    settings = {"cleanup.policy": "", "retention.ms": "1000"}
+    step = next_step(Sides(SOURCE, settings, begins_later, None, {}), None)
+
+    assert isinstance(step, Create)
+    assert step.settings["cleanup.policy"] == policy
+    assert step.settings["retention.ms"] == ("-1" if begins_later else "1000")
+    copied = next_step(Sides(SOURCE, settings, begins_later, TARGET, step.settings), None)
+    assert copied == Copied(SOURCE, TARGET, compacts=False, filler_key=None)
+
+
 def test_a_topic_that_was_created_again_at_the_source_is_not_mixed_with_its_copy() -> None:
     again = replace(BOTH, source=Topic("t", "s2", 3))
     step = next_step(again, KNOWN)
