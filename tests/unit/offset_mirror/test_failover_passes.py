@@ -12,7 +12,7 @@ from tidegate.kafka.errors import NotAuthorized, Unavailable
 from tidegate.kafka.model import LogBounds, TopicPartition
 from tidegate.kube.ports import MIRRORS
 from tidegate.mirror.model import Interrupted
-from tidegate.mirror.ports import GroupOffset, GroupOffsets
+from tidegate.mirror.ports import UNDECIDED, GroupOffset, GroupOffsets
 from tidegate.offset_mirror import copying as copying_module
 from tidegate.offset_mirror.ids import ProducerIdsInStatus
 from tidegate.resources.mirror_failover import FailoverPhase
@@ -116,6 +116,53 @@ def test_a_group_that_cannot_be_carried_over_keeps_a_failover_from_ending_and_no
     world.there.commit = commit  # type: ignore[method-assign]
     assert failed_over(world).not_copied == 0
     assert world.there.offsets["g"] == {P0: GroupOffset(7)}
+
+
+def test_what_a_group_is_committing_in_a_transaction_is_waited_for(world: World) -> None:
+    """Nothing is carried over after a failover: the group would begin at the target with an older offset, or none."""
+    world.here.offsets = {"g": {P0: GroupOffset(UNDECIDED)}, "other": {P0: GroupOffset(3)}}
+    world.copied()
+    world.spec["failover"] = {}
+    for _ in range(5):
+        world.one_pass()
+        assert world.status.failover is None
+    says = "1 group(s) could not be carried over: a transaction is still to decide what group g has committed for t-0"
+    world.passes(lambda: says in world.condition("Ready").message)
+    assert world.status.failover is None
+
+    world.here.offsets["g"] = {P0: GroupOffset(9)}
+    failed_over(world)
+    assert world.there.offsets["g"] == {P0: GroupOffset(9)}
+
+
+def test_a_group_whose_coordinator_is_away_is_waited_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No broker lists it then: as if there were no such group."""
+    world.here.offsets = {"g": {P0: GroupOffset(7)}, "deleted": {P0: GroupOffset(3)}}
+    world.copied()
+    world.passes(lambda: "g" in world.there.offsets)
+    world.here.offsets["g"] = {P0: GroupOffset(9)}
+    del world.here.offsets["deleted"]
+    world.there.offsets["tidegate.carried/others"] = {TopicPartition("of another mirror", 0): GroupOffset(1)}
+    committed = world.here.committed
+
+    def away(group_ids: Collection[str]) -> Mapping[str, GroupOffsets]:
+        assert "others" not in group_ids
+        if "g" in group_ids:
+            raise Unavailable("read the committed offsets: the coordinator of group g is not there")
+        return committed(group_ids)
+
+    monkeypatch.setattr(world.here, "group_ids", lambda: frozenset(world.here.offsets) - {"g"})
+    monkeypatch.setattr(world.here, "committed", away)
+    world.spec["failover"] = {}
+    for _ in range(5):
+        world.one_pass()
+        assert world.status.failover is None
+    world.passes(lambda: "the coordinator of group g is not there" in world.condition("Ready").message)
+    assert world.status.failover is None
+
+    monkeypatch.undo()
+    failed_over(world)
+    assert world.there.offsets["g"] == {P0: GroupOffset(9)}
 
 
 def test_a_failover_that_was_asked_for_by_mistake_can_be_taken_back_while_it_waits(world: World) -> None:
