@@ -217,8 +217,15 @@ class Copying:
         if chosen is None or known is None:
             return
         partition, offset = chosen
+        end = known.copying.offset
         found = await in_thread(self._threads, comparing.place, partition, offset, known.of)
-        if found is None or self._partitions.get(partition) is not known:
+        if self._partitions.get(partition) is not known:
+            return
+        if end is not None and comparing.ends_before(end):
+            # It has lost records, as by an unclean election. While the source is idle, nothing else would show it.
+            known.copying.doubt()
+            known.grown.set()
+        if found is None:
             return
         differed = partition in comparing.different
         comparing.note(partition, offset, found)

@@ -144,6 +144,19 @@ def test_a_copy_that_differs_still_does_after_it_was_not_copied_for_a_while(
     assert [place.partition for place in parity.different] == [0]
 
 
+def test_a_copy_that_has_lost_its_end_gets_it_back_while_the_source_is_idle(world: World) -> None:
+    """As by an unclean election at the target. It is in sync as far as was seen, and groups are carried beyond it."""
+    world.one_pass()
+    world.copied()
+    log = world.there.log("t")
+    log.log = [one for one in log.log if one.until <= 15]
+    log.forget_producers()
+
+    world.passes(lambda: world.there.log("t").end == 20)
+    assert log.visible() == world.here.log("t").visible()
+    world.copied()
+
+
 def test_what_no_pass_has_told_before_a_suspension_outlives_the_process(world: World) -> None:
     world.one_pass()
     world.copied()
