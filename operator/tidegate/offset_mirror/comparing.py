@@ -58,8 +58,16 @@ class Comparing:
             places=self._places,
             records=self._records,
             at=None if self._at is None else self._at.replace(microsecond=0),
-            different=tuple(self.different[partition] for partition in sorted(self.different)[:_MOST]),
+            different=tuple(self.different[partition] for partition in self._told_of()),
         )
+
+    def _told_of(self) -> list[TopicPartition]:
+        """One of each topic before any second one: what is not told of, another process does not know, and it would
+        take the topic's copy for one that does not differ."""
+        known = sorted(self.different)
+        firsts = {partition.topic: partition for partition in reversed(known)}
+        ordered = sorted(known, key=lambda partition: firsts[partition.topic] != partition)
+        return sorted(ordered[:_MOST])
 
     def keep(self, topics: Container[str]) -> None:
         """Of other topics nothing is known any more: nobody asks for their copies, or they are other ones by now. A

@@ -144,6 +144,15 @@ def test_a_copy_that_differs_still_does_after_it_was_not_copied_for_a_while(
     assert [place.partition for place in parity.different] == [0]
 
 
+def test_of_each_topic_that_differs_something_is_told() -> None:
+    places = [DifferentPlace(topic=t, partition=n, offset=0, message="differs") for t in "abc" for n in range(12)]
+    clusters = FakeMirrorCluster("here"), FakeMirrorCluster("there")
+
+    told = Comparing(*clusters, lambda: NOW, known=places).told.different
+
+    assert [(one.topic, one.partition) for one in told] == [*(("a", n) for n in range(8)), ("b", 0), ("c", 0)]
+
+
 def test_a_copy_that_has_lost_its_end_gets_it_back_while_the_source_is_idle(world: World) -> None:
     """As by an unclean election at the target. It is in sync as far as was seen, and groups are carried beyond it."""
     world.one_pass()
