@@ -253,6 +253,23 @@ def test_a_mirror_in_the_other_direction_goes_on_from_the_failover(world: World)
     assert failed_over(world).topics[0].ends == (world.there.log("t").end, world.there.log("t", 1).end)
 
 
+def test_a_partition_without_a_leader_keeps_no_other_topic_from_being_taken_back(world: World) -> None:
+    world.here.create_topic("u", 1, {})
+    world.spec["topics"] = {"include": ["t", "u"]}
+    world.one_pass()
+    world.copied()
+    failed_over(world)
+    failed_back(world)
+    world.spec["topics"] = {"include": ["t", "u"]}
+    world.here.headless = {TopicPartition("u", 0)}
+    world.there.write("t", 3)
+    world.one_pass()
+
+    world.passes(lambda: world.here.log("t").visible() == world.there.log("t").visible())
+    world.here.headless = set()
+    world.copied()
+
+
 def test_one_may_move_as_often_as_one_likes(world: World) -> None:
     world.here.offsets["g"] = {P0: GroupOffset(7)}
     world.copied()
