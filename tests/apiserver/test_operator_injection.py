@@ -310,6 +310,30 @@ def test_a_refused_pod_is_created_and_the_refusal_told_where_people_look(running
     until(lambda: "InjectionRefused" in dict(cluster.resources.events(app)), "an Event about the policy")
 
 
+def test_a_limit_range_takes_an_injected_pod(running: Running, unique: Unique) -> None:
+    """Else a ReplicaSet could make no pods any more."""
+    cluster, app = running.cluster, unique()
+    cluster.resources.policy(app, "payments", consumers=consumers(app))
+    limit = {"type": "Container", "min": {"memory": "100Mi"}, "maxLimitRequestRatio": {"cpu": "2"}}
+    body = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": app}, "spec": {"limits": [limit]}}
+    cluster.core.create_namespaced_limit_range(cluster.namespace, body)
+
+    def is_refused() -> bool:
+        small = {"resources": {"requests": {"memory": "1Mi"}}}
+        try:
+            cluster.pod(unique("small"), "somebody-else", dry_run=True, container=small)
+        except kube.exceptions.ForbiddenException:
+            return True
+        return False
+
+    try:
+        until(is_refused, "the LimitRange counts")
+        given = {"requests": {"cpu": "1", "memory": "256Mi"}, "limits": {"cpu": "2", "memory": "256Mi"}}
+        assert is_injected(cluster.injected_pod(app, app, container={"resources": given}))
+    finally:
+        cluster.core.delete_namespaced_limit_range(app, cluster.namespace)
+
+
 def test_restricted_namespaces_take_an_injected_pod(
     running: Running, kube_client: kube.ApiClient, unique: Unique
 ) -> None:

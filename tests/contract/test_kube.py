@@ -2,13 +2,17 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Protocol
 
 import pytest
-from kubernetes.client import ApiClient, CustomObjectsApi
+from kubernetes.client import ApiClient, CoreV1Api, CustomObjectsApi
+from kubernetes.client.exceptions import ApiException
 
+from devstack.processes import eventually
 from support.fake_kube import FakeKube
 from support.operator_process import Resources
+from support.stack_fixtures import Unique
 from tidegate.clock import SystemClock
 from tidegate.kube import client as client_module
 from tidegate.kube.client import KubeClient
@@ -187,6 +191,31 @@ def test_an_event_is_recorded_once_under_its_key(cluster: Cluster) -> None:
         cluster.kube.record(body, happening)
 
     assert [reason for reason, _ in cluster.users.events("p")] == ["Planning", "Failed"]
+
+
+@pytest.mark.apiserver
+def test_what_a_namespace_being_deleted_holds_up_can_be_let_go_of(
+    crds_installed: None, kube_client: ApiClient, unique: Unique
+) -> None:
+    core, name = CoreV1Api(kube_client), unique()
+    core.create_namespace({"metadata": {"name": name}})
+    kube, resources = KubeClient(kube_client, SystemClock(), [name]), Resources(kube_client, name)
+    held = kube.set_finalizers(POLICIES, resources.policy("p", "payments"), ["tidegate.io/reset-under-way"])
+    core.delete_namespace(name)
+
+    def takes_nothing() -> bool:
+        try:
+            resources.config_map(unique("probe"), a="b")
+        except ApiException as refused:
+            return bool(refused.status == HTTPStatus.FORBIDDEN)
+        return False
+
+    assert eventually(takes_nothing, 30)
+    kube.record(held, KubeEvent(EventType.NORMAL, "Resumed", "it is deleted", "one/Resumed"))
+    resources.delete_policy("p")
+    kube.set_finalizers(POLICIES, kube.get(POLICIES, name, "p"), [])
+    with pytest.raises(NotFound):
+        kube.get(POLICIES, name, "p")
 
 
 def test_values_are_read_as_they_are(cluster: Cluster) -> None:

@@ -28,7 +28,7 @@ from tidegate.kafka_client.mirror_clients import MirrorTarget
 from tidegate.kafka_client.wire import Wire
 from tidegate.mirror import transitions
 from tidegate.mirror.batches import Stamp, read_batches, restamped
-from tidegate.mirror.model import Appended, Interrupted, Tail
+from tidegate.mirror.model import Appended, Done, Interrupted, Tail
 from tidegate.mirror.records import filler
 from tidegate.mirror.states import Way
 
@@ -112,6 +112,21 @@ def test_nothing_is_sent_on_another_connection_than_that_on_which_the_end_was_re
         assert isinstance(target.write_markers(10**6, 0, 1), Interrupted)
         assert target.tail(1) == Tail(0, 0)
         assert target.append((batch,)) == Appended((0,))
+
+
+def test_a_topic_that_takes_only_small_batches_is_filled_up_to_its_start(
+    kafka: KafkaCluster, elsewhere: KafkaCluster, make_topic: MakeTopic, make_copy: MakeTopic, tmp_path: Path
+) -> None:
+    pair = Pair(kafka.bootstrap, make_topic(), elsewhere.bootstrap, make_copy(config={"max.message.bytes": "2000"}))
+    with closing(Wire(Connection(kafka.bootstrap))) as wire:
+        source = MirrorTarget(wire, TopicPartition(pair.topic, 0))
+        source.tail(1)
+        assert source.append((restamped(filler(6000, None), Stamp(10**6, 0, 0)),)) == Appended((0,))
+        assert source.delete_records(6000) == Done()
+        assert source.append((restamped(filler(1, None), Stamp(10**6, 0, 6000)),)) == Appended((6000,))
+
+    assert copied(pair, tmp_path).startswith("done")
+    pair.assert_equal()
 
 
 def test_of_a_long_tail_the_last_batches_are_kept(

@@ -42,9 +42,9 @@ _CONTAINERS: Final = 64
 
 _DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
 _AGENT_USER: Final = 10001
-_REQUESTS: Final = {"cpu": "10m", "memory": "64Mi"}
-_LIMITS: Final = {"cpu": "500m", "memory": "64Mi"}
-_GUARANTEED: Final = {"cpu": "100m", "memory": "64Mi"}
+_KINDS: Final = ("requests", "limits")
+_COUNTED: Final = ("cpu", "memory", "ephemeral-storage")
+"""Of a container's resources; others are devices, and huge pages."""
 
 _PYTHONPATH: Final = "PYTHONPATH"
 _JAVA_OPTIONS: Final = "JAVA_TOOL_OPTIONS"
@@ -347,18 +347,10 @@ def _init_container(pod: Pod, agents: Sequence[Agent], image: AgentImage) -> dic
 
 
 def _resources(pod: Pod) -> dict[str, Any]:
-    """So that the pod's QoS class is what it was: ``Guaranteed`` needs limits that are the requests in each container,
-    and ``BestEffort`` that no container has either.
+    """Those of the pod's first container: what a LimitRange takes of that it takes of ours, the pod's QoS class is what
+    it was, and nothing is added to what the pod asks for, as containers run after the init container.
     """
-    spec = pod["spec"]
-    given = [c.get("resources") or {} for f in ("initContainers", "containers") for c in spec.get(f) or ()]
-    if not any(resources.get("requests") or resources.get("limits") for resources in given):
-        return {}
-    if all(_is_guaranteed(resources) for resources in given):
-        return {"requests": dict(_GUARANTEED), "limits": dict(_GUARANTEED)}
-    return {"requests": dict(_REQUESTS), "limits": dict(_LIMITS)}
-
-
-def _is_guaranteed(resources: Mapping[str, Any]) -> bool:
-    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
-    return all(name in limits and requests.get(name, limits[name]) == limits[name] for name in ("cpu", "memory"))
+    containers: Sequence[Mapping[str, Any]] = pod["spec"].get("containers") or ()
+    given: Mapping[str, Any] = (containers[0].get("resources") if containers else None) or {}
+    found = {kind: {n: value for n, value in (given.get(kind) or {}).items() if n in _COUNTED} for kind in _KINDS}
+    return {kind: values for kind, values in found.items() if values}

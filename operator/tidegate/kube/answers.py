@@ -29,6 +29,16 @@ def message_of(error: Any) -> str:
         return str(error.reason)
 
 
+def is_of_ending_namespace(error: object) -> bool:
+    """Whether the API server refuses to make something because the namespace is being deleted
+    (``NamespaceTerminatingCause``)."""
+    try:
+        causes = json.loads(getattr(error, "body", None) or "")["details"]["causes"]
+        return any(cause.get("reason") == "NamespaceTerminating" for cause in causes)
+    except (TypeError, ValueError, KeyError, AttributeError):
+        return False
+
+
 def why_unanswered(error: HTTPError | OSError) -> str:
     """Why there is no answer, without urllib3's objects and the request's address: which server, and why."""
     cause = error.reason if isinstance(error, MaxRetryError) and error.reason is not None else error

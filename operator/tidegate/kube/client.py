@@ -14,7 +14,7 @@ from kubernetes.client import ApiClient
 from kubernetes.client.exceptions import ApiException
 
 from tidegate.clock import Clock
-from tidegate.kube.answers import message_of, why_unanswered
+from tidegate.kube.answers import is_of_ending_namespace, message_of, why_unanswered
 from tidegate.kube.core import CoreObjects
 from tidegate.kube.custom import CustomResources
 from tidegate.kube.labels import owner_label
@@ -168,7 +168,7 @@ class KubeClient:
         event = {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"namespace": namespace, "name": f"{name[:200]}.{digest}"},
+            "metadata": {"namespace": namespace, "name": f"{name[:200].rstrip('-.')}.{digest}"},
             "involvedObject": {
                 "apiVersion": body["apiVersion"],
                 "kind": body["kind"],
@@ -193,6 +193,10 @@ class KubeClient:
             self._call(f"record an Event of {namespace}/{name}", self._core.create, "events", namespace, event)
         except Conflict:
             return  # it was recorded by an earlier pass that died before it wrote the status
+        except KubeFailure as failure:
+            # Nothing can be made there any more, and what holds up the namespace's end has to be let go of.
+            if not is_of_ending_namespace(failure.__cause__):
+                raise
 
     def secret(self, namespace: str, name: str) -> Mapping[str, bytes]:
         secret = self._object(f"read Secret {namespace}/{name}", self._core.read, "secrets", namespace, name)

@@ -112,7 +112,8 @@ class Kube(Protocol):
         ...
 
     def record(self, body: Object, happening: KubeEvent) -> None:
-        """Record an Event about the object; one with this key that is there already stays as it is."""
+        """Record an Event about the object; one with this key that is there already stays as it is, and none is
+        recorded in a namespace that is being deleted."""
         ...
 
     def secret(self, namespace: str, name: str) -> Mapping[str, bytes]:

@@ -14,6 +14,10 @@ ENOUGH_BYTES: Final = 16 << 20
 """Of records that are compared at once: what a log has in few bytes may be large."""
 
 
+_SURELY_TAKEN: Final = 64 * 1024
+"""Bytes of a batch that is not divided for its size alone."""
+
+
 @dataclass(frozen=True, slots=True)
 class Aborted:
     """An aborted transaction, as Fetch tells it to readers of committed records."""
@@ -125,20 +129,29 @@ def _copies(batch: Batch, start: int) -> Iterator[Copy]:
     if batch.count == batch.span and batch.base_offset >= start and not batch.has_log_append_time:
         yield Copy(batch.base_offset, batch.count, batch.data)
         return
+    most = max(len(batch.data), _SURELY_TAKEN)
     run: list[Record] = []
     for record in read_records(batch):
         if record.offset < start:
             continue
         if run and record.offset != run[-1].offset + 1:
-            yield _copy(run, batch.codec)
+            yield from _rebuilt(run, batch.codec, most)
             run = []
         run.append(record)
     if run:
-        yield _copy(run, batch.codec)
+        yield from _rebuilt(run, batch.codec, most)
 
 
-def _copy(run: list[Record], codec: int) -> Copy:
-    return Copy(run[0].offset, len(run), rebuilt(run, codec))
+def _rebuilt(run: list[Record], codec: int, most: int) -> Iterator[Copy]:
+    """In batches of ``most`` bytes, where their records allow that: its producer may have compressed one better than is
+    done here, and brokers refuse what is larger than ``max.message.bytes``."""
+    data = rebuilt(run, codec)
+    if len(data) <= most or len(run) == 1:
+        yield Copy(run[0].offset, len(run), data)
+        return
+    half = len(run) // 2
+    yield from _rebuilt(run[:half], codec, most)
+    yield from _rebuilt(run[half:], codec, most)
 
 
 def _joined(found: Iterable[Piece]) -> Iterator[Piece]:

@@ -138,6 +138,8 @@ class Mirror:
     """Whether records may vanish from either log one by one."""
     filler_key: bytes | None = None
     """The key of records that fill offsets; a compacted topic takes none without."""
+    fillers: int = FILLERS
+    """Records of one batch before the source's start: fewer where the target has refused more."""
     adopted: int = 0
     """What lies before this offset of the target was written there by others, and is the beginning of the copy."""
 
@@ -190,7 +192,7 @@ class Mirror:
         batches: list[bytes] = []
         offsets: list[int] = []
         while position.offset < ready.source_start and len(batches) < (AT_ONCE if ready.proven else 1):
-            count = fillers_at_once(replace(ready, position=position))
+            count = fillers_at_once(replace(ready, position=position), self.fillers)
             batches.append(restamped(filler(count, self.filler_key), position.stamp))
             offsets.append(position.offset)
             position = position.after_data(count)
@@ -211,9 +213,9 @@ def _append(ready: Ready) -> Append:
     return Append(tuple(batches), tuple(offsets))
 
 
-def fillers_at_once(ready: Ready) -> int:
+def fillers_at_once(ready: Ready, most: int) -> int:
     """Records of the batch that comes next before the source's start."""
-    return min(FILLERS, ready.source_start - ready.position.offset)
+    return min(most, ready.source_start - ready.position.offset)
 
 
 def markers_at_once(missing: int) -> int:

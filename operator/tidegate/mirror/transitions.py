@@ -46,6 +46,8 @@ from tidegate.mirror.states import (
 )
 
 _WIDER: Final = 8
+_TOO_LARGE: Final = frozenset({10, 18})
+"""MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE: by ``max.message.bytes`` and ``segment.bytes`` of the topic."""
 MOST_REFUSALS: Final = 10
 """One after the other, without a batch that was taken in between: another writer goes ahead each time."""
 
@@ -70,7 +72,7 @@ def after(mirror: Mirror, action: Action, answer: Answer) -> Mirror:
             case Ready(), ReadSource(), SourceRead():
                 return replace(mirror, state=_read(state, answer))
             case Ready(), Append(), Appended():
-                return replace(mirror, state=_appended(state, action, answer))
+                return _appended(mirror, state, action, answer)
             case Ready(work=(Gap(until=until), *_)), WriteMarkers() | Transact(), Done():
                 return replace(mirror, state=Confirming(state, state.position.offset + action.count, until))
             case Ready(), DeleteRecords(), Done():
@@ -266,21 +268,25 @@ def _rolled(mirror: Mirror, ready: Ready) -> State:
 # --- what was written -------------------------------------------------------------------------------------------------
 
 
-def _appended(ready: Ready, action: Append, answer: Appended) -> State:
+def _appended(mirror: Mirror, ready: Ready, action: Append, answer: Appended) -> Mirror:
     for planned, outcome in zip(action.offsets, answer.outcomes, strict=True):
         if isinstance(outcome, Refusal):
-            return _refused(outcome, ready)
+            fills = ready.position.offset < ready.source_start
+            if fills and outcome.code in _TOO_LARGE and mirror.fillers > 1:
+                return replace(mirror, state=_interrupted(ready), fillers=max(1, mirror.fillers // _WIDER))
+            return replace(mirror, state=_refused(outcome, ready))
         if outcome != planned:
-            return Stopped(f"a batch for offset {planned} has come to lie at {outcome}", drifted=True)
-        ready = _advanced(ready)
-    return _begun(ready)
+            reason = f"a batch for offset {planned} has come to lie at {outcome}"
+            return replace(mirror, state=Stopped(reason, drifted=True))
+        ready = _advanced(ready, mirror.fillers)
+    return replace(mirror, state=_begun(ready))
 
 
-def _advanced(ready: Ready) -> Ready:
+def _advanced(ready: Ready, fillers: int) -> Ready:
     """By the batch that was planned first."""
     match ready.work:
         case (Copy(count=count), *rest):
             return replace(ready, position=ready.position.after_data(count), work=tuple(rest), proven=True, refusals=0)
         case _:
-            count = fillers_at_once(ready)
+            count = fillers_at_once(ready, fillers)
             return replace(ready, position=ready.position.after_data(count), proven=True, refusals=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
@@ -58,11 +58,17 @@ class Carrier:
         source_ids: Mapping[str, str],
         adopts: frozenset[str] = frozenset(),
         mirrored: frozenset[str] = frozenset(),
+        *,
+        whole: bool = False,
     ) -> CarriedGroups:
         """``ends``: of the copies; ``source_ids``: by topic, the id of what was copied; ``adopts``: topics that were
-        taken over from a failover; ``mirrored``: all that have a copy, also those that must not be copied on. Raises
-        ``KafkaFailure`` where nothing could be read."""
-        wanted = [group_id for group_id in self._source.group_ids() if self._selects(group_id)]
+        taken over from a failover; ``mirrored``: all that have a copy, also those that must not be copied on;
+        ``whole``: what can't be told for now is not left for the next time. Raises ``KafkaFailure`` where nothing could
+        be read."""
+        listed = self._source.group_ids()
+        if whole:
+            listed |= self._noted(ends)
+        wanted = [group_id for group_id in listed if self._selects(group_id)]
         source: dict[str, GroupOffsets] = {}
         of_source = self._source.committed(wanted)
         # Afterwards: what was committed for a topic that was created again meanwhile is left out, or it would look as
@@ -71,7 +77,8 @@ class Carrier:
         same = {name for name, topic_id in source_ids.items() if name in now and now[name].topic_id == topic_id}
         ends = {p: end for p, end in ends.items() if p.topic in same}
         for group_id, offsets in of_source.items():
-            if copied := {p: o for p, o in offsets.items() if p in ends and o.offset != UNDECIDED}:
+            copied = {p: o for p, o in offsets.items() if p in ends and o.offset != UNDECIDED}
+            if copied or (whole and _undecided(offsets, ends)):
                 source[group_id] = copied
         ids = [each for g in source for each in self._beside(g)]
         target, tally = self._target.committed(ids), _Tally()
@@ -79,7 +86,8 @@ class Carrier:
         for group_id, offsets in sorted(source.items()):
             there, carrying, carried = (target.get(each, {}) for each in self._beside(group_id))
             standing = Standing(offsets, there, carrying, carried, adopts)
-            self._carry(group_id, decide(standing, ends, copies), tally)
+            undecided = _undecided(of_source[group_id], ends) if whole else []
+            self._carry(group_id, decide(standing, ends, copies), undecided, tally)
         self._renewed_s = {g: at for g, at in self._renewed_s.items() if g in source}
         return CarriedGroups(
             total=len(source),
@@ -91,7 +99,7 @@ class Carrier:
             at=self._now(),
         )
 
-    def _carry(self, group_id: str, carry: Carry, tally: _Tally) -> None:
+    def _carry(self, group_id: str, carry: Carry, undecided: Collection[TopicPartition], tally: _Tally) -> None:
         try:
             if not self._may_write():
                 tally.failed, tally.failure = tally.failed + 1, "nothing may be written now"
@@ -105,8 +113,18 @@ class Carrier:
         else:
             if carry.in_use:
                 tally.in_use.append(group_id)
+            elif undecided:
+                says = f"a transaction is still to decide what group {group_id} has committed for {min(undecided)}"
+                tally.failed, tally.failure = tally.failed + 1, tally.failure or says
             else:
                 tally.carried += 1
+
+    def _noted(self, ends: Mapping[TopicPartition, int]) -> set[str]:
+        """Groups that were carried over for these copies: one whose coordinator is away is listed by nobody."""
+        carried_id = self._notes.carried_id
+        noted = [group_id for each in self._target.group_ids() if (group_id := self._notes.noted_by(each))]
+        offsets = self._target.committed([*map(carried_id, noted)])
+        return {group_id for group_id in noted if offsets.get(carried_id(group_id), {}).keys() & ends.keys()}
 
     def _beside(self, group_id: str) -> tuple[str, str, str]:
         """The group itself, and the mirror's own two."""
@@ -129,3 +147,7 @@ class Carrier:
             self._target.commit(each, offsets)
         if due:
             self._renewed_s[group_id] = self._now_s()
+
+
+def _undecided(offsets: GroupOffsets, ends: Mapping[TopicPartition, int]) -> list[TopicPartition]:
+    return [p for p, one in offsets.items() if p in ends and one.offset == UNDECIDED]

@@ -40,6 +40,10 @@ class Notes:
         """The group whose offsets are what was committed for ``group_id``."""
         return f"tidegate.carried{self.mark}/{group_id}"
 
+    def noted_by(self, carried_id: str) -> str:
+        """The group of which this one notes what was committed; empty: it does so of none."""
+        return carried_id.removeprefix(self.carried_id("")) if carried_id.startswith(self.carried_id("")) else ""
+
 
 NOTES: Final = Notes()
 

@@ -48,6 +48,7 @@ class Comparing:
         self._places = self._records = 0
         self._again = False
         self._starts: dict[TopicPartition, int] = {}
+        self._copy_end: int | None = None
         self.different = {TopicPartition(one.topic, one.partition): one for one in known}
 
     @property
@@ -57,8 +58,16 @@ class Comparing:
             places=self._places,
             records=self._records,
             at=None if self._at is None else self._at.replace(microsecond=0),
-            different=tuple(self.different[partition] for partition in sorted(self.different)[:_MOST]),
+            different=tuple(self.different[partition] for partition in self._told_of()),
         )
+
+    def _told_of(self) -> list[TopicPartition]:
+        """One of each topic before any second one: what is not told of, another process does not know, and it would
+        take the topic's copy for one that does not differ."""
+        known = sorted(self.different)
+        firsts = {partition.topic: partition for partition in reversed(known)}
+        ordered = sorted(known, key=lambda partition: firsts[partition.topic] != partition)
+        return sorted(ordered[:_MOST])
 
     def keep(self, topics: Container[str]) -> None:
         """Of other topics nothing is known any more: nobody asks for their copies, or they are other ones by now. A
@@ -82,6 +91,7 @@ class Comparing:
     def place(self, partition: TopicPartition, offset: int, topic: Copied) -> Sample | None:
         """Compare the two clusters from that offset on; where they differ, twice. ``None``: one did not answer, or has
         nothing there."""
+        self._copy_end = None
         try:
             found = self._compared(partition, offset, topic)
             if found is not None and found.reason is not None:
@@ -100,11 +110,16 @@ class Comparing:
         ours = target.source(partition, topic.target.topic_id).read(offset)
         if isinstance(ours, Interrupted):
             return None
+        self._copy_end = ours.last_stable
         start = self._starts[partition] = max(theirs.log_start, ours.log_start)
         if start >= ours.last_stable:
             return Sample(0)  # nothing that the copy had can differ any more
         # Where one of them has nothing, the other may still have what it should not.
         return sample(theirs, ours, compacts=topic.compacts) if theirs.data and ours.data else None
+
+    def ends_before(self, end: int) -> bool:
+        """Whether the copy that was compared last ended before ``end``, where it was known to end before that."""
+        return self._copy_end is not None and self._copy_end < end
 
     def note(self, partition: TopicPartition, offset: int, found: Sample) -> None:
         """Count what was found, and keep the first place of each copy that differs until it no longer does."""

@@ -90,6 +90,9 @@ class Copying:
         self.courses_at_rest: list[Course] = []
         """Where the copies ended when it was stopped; what was on its way then may have come since."""
         self._late: set[asyncio.Future[Any]] = set()
+        self.is_ending = False
+        """Whether a failover waits for it: which groups can't be carried over for now is to be known before it is
+        ended, or it would be ended and begun anew each time."""
         self.groups: CarriedGroups | None = None
         self._groups_trouble = ""
         self._writers: Writers | KafkaFailure | None = None
@@ -217,8 +220,15 @@ class Copying:
         if chosen is None or known is None:
             return
         partition, offset = chosen
+        end = known.copying.offset
         found = await in_thread(self._threads, comparing.place, partition, offset, known.of)
-        if found is None or self._partitions.get(partition) is not known:
+        if self._partitions.get(partition) is not known:
+            return
+        if end is not None and comparing.ends_before(end):
+            # It has lost records, as by an unclean election. While the source is idle, nothing else would show it.
+            known.copying.doubt()
+            known.grown.set()
+        if found is None:
             return
         differed = partition in comparing.different
         comparing.note(partition, offset, found)
@@ -255,8 +265,9 @@ class Copying:
             if ends:
                 try:
                     # Whoever ends this waits for the call itself, which can't be cancelled.
+                    carrying = (ends, source_ids, self.adopts, self.mirrored)
                     self._carrying_now = asyncio.ensure_future(
-                        in_thread(self._patient, carrier.carry, ends, source_ids, self.adopts, self.mirrored)
+                        in_thread(self._patient, carrier.carry, *carrying, whole=self.is_ending)
                     )
                     self.groups, self._groups_trouble = await asyncio.shield(self._carrying_now), ""
                 except KafkaFailure as failure:

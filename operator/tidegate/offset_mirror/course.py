@@ -97,6 +97,10 @@ class PartitionCopying:
         """Somewhere it is not what the source has: write nothing more."""
         self._difference = reason
 
+    def doubt(self) -> None:
+        """Look at the end of the copy again before it goes on."""
+        self._doubted.set()
+
     @property
     def offset(self) -> int | None:
         """Where the copy ends, as far as it is known to agree with the source; ``None``: not known yet."""

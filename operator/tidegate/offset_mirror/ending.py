@@ -54,7 +54,9 @@ def settle(
     if target is not None:
         _check_ends(target, courses)
     ends = {course.partition: course.offset for course in courses if course.offset is not None and not course.drifted}
-    groups = carrier.carry(ends, source_ids, adopts, mirrored) if carrier is not None and ends else None
+    groups, whole = None, target is not None
+    if carrier is not None and ends:
+        groups = carrier.carry(ends, source_ids, adopts, mirrored, whole=whole)
     return Settled(lacking(source, courses), groups)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from tidegate.kafka.acls import ANYBODY
 from tidegate.kafka.connection import Authentication, AuthenticationType
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.printable import visible
@@ -51,13 +52,13 @@ def judged(found: Writers | KafkaFailure | None, own: str | None) -> Verdict:
     others = {topic: sorted(writers - {own}) for topic, writers in found.items()}
     # Which one is this mirror's is not known: but if there are two, one of them is somebody else.
     least = 1 if own is None else 0
-    bad = sorted(topic for topic, names in others.items() if len(names) > least)
+    bad = sorted(topic for topic, names in others.items() if len(names) > least or ANYBODY in names)
     if bad:
         names = others[bad[0]]
         such = ", ".join(map(visible, names[:_NAMED])) + (
             f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         )
-        also = "" if own is not None else ", one of which may be this mirror's"
+        also = "" if own is not None or ANYBODY in names else ", one of which may be this mirror's"
         says = f"others may write {len(bad)} of {len(others)} copies, such as {visible(bad[0])}, by ACLs: {such}{also}"
         return ConditionStatus.FALSE, OTHERS_MAY_WRITE, says
     unknown = sorted(topic for topic, writers in found.items() if (own or "") not in writers)

@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tidegate.kafka.errors import UnknownPartitions
 from tidegate.kafka.model import Topic, TopicPartition
 from tidegate.kube.ports import Object, name_of, namespace_of
 from tidegate.mirror.batches import Unreadable, read_batches
@@ -106,10 +105,10 @@ def adopted(
 
 def _beyond(target: MirrorCluster, copy: Topic, ends: tuple[int, ...]) -> Mapping[int, int] | None:
     """How many offsets each partition has beyond the failover, also of those that were not copied; ``None``: some
-    partition is not there, as while a topic is deleted or created."""
-    try:
-        bounds = target.bounds(copy.all_partitions(), stable=False)
-    except UnknownPartitions:
+    partition is not there, as while a topic is deleted or created, or has no leader."""
+    partitions = copy.all_partitions()
+    bounds = target.told_bounds(partitions, stable=False)
+    if len(bounds) < len(partitions):
         return None
     known = {TopicPartition(copy.name, number): end for number, end in enumerate(ends)}
     return {p.partition: one.latest - known.get(p, 0) for p, one in bounds.items() if one.latest > known.get(p, 0)}

@@ -38,6 +38,7 @@ class Failover:
     async def keeps(self, copying: Copying, told: Told, unready: str) -> str:
         """Why the copying must not end yet; nothing where the copies have all that the source has. ``unready``: why not
         every topic that is wanted is being copied."""
+        copying.is_ending = True
         counts = told.status.partitions
         courses = copying.courses()
         # Of others it does not help that the source comes to rest: they are not in sync.

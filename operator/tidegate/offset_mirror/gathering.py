@@ -9,17 +9,18 @@ from typing import TypeVar
 
 from tidegate.connection.freezing import begin
 from tidegate.connection.live import Live, LiveConnections
+from tidegate.kafka.model import Topic
 from tidegate.kube.ports import Object
 from tidegate.offset_mirror.failback import origin
 from tidegate.offset_mirror.partitions import Clusters
 from tidegate.offset_mirror.parts import Parts
-from tidegate.offset_mirror.preparing import Prepared, prepare, wanted_topics
+from tidegate.offset_mirror.preparing import Prepared, not_listed, prepare, wanted_topics
 from tidegate.offset_mirror.rows import copied_by_another
 from tidegate.offset_mirror.status import COPIED_BY_ANOTHER, TOO_MANY_TOPICS
 from tidegate.offset_mirror.topics import wanted
 from tidegate.resources.conditions import Refusal
 from tidegate.resources.mirror_failover import MOST_TOPICS
-from tidegate.resources.offset_mirror import OffsetMirrorSpec, OffsetMirrorStatus
+from tidegate.resources.offset_mirror import CopyState, OffsetMirrorSpec, OffsetMirrorStatus
 from tidegate.threads import in_thread
 
 T = TypeVar("T")
@@ -48,6 +49,11 @@ async def topics_prepared(
         topic, other = taken
         says = f"topic {topic} is copied to this cluster by OffsetMirror {other}, which is older: exclude it here"
         return Refusal(COPIED_BY_ANOTHER, says)
+    asked = frozenset(wanted([row.name for row in status.topics], spec.topics, *(allow.topics for allow in allowed)))
+    missing = [row for row in status.topics if row.name in asked and row.name not in names]
+    # The status has no room for more.
+    missing = [row for row in missing if row.state is not CopyState.SOURCE_GONE][: MOST_TOPICS - len(names)]
+    unlisted = await in_thread(parts.patient_executor, not_listed, clusters.source, missing)
     known = {topic.name: topic for topic in status.topics}
     taken_back = origin(body, spec, parts.mirrors(), (source.cluster_id, target.cluster_id))
     if isinstance(taken_back, Refusal):
@@ -58,8 +64,14 @@ async def topics_prepared(
     work = functools.partial(prepare, *seen)
     prepared = await in_thread(parts.patient_executor, unless_frozen, parts.live, beginning, work)
     # Who no longer asks for a topic hears no more of it.
-    asked = wanted(prepared.gone, spec.topics, *(allow.topics for allow in allowed))
-    return replace(prepared, gone=frozenset(asked))
+    gone = (prepared.gone & asked) - frozenset(unlisted.hidden) - unlisted.there
+    return replace(
+        prepared,
+        gone=gone,
+        halted={**prepared.halted, **unlisted.hidden},
+        preparing=(*prepared.preparing, *sorted(unlisted.there)),
+        sources={**prepared.sources, **{r.name: Topic(r.name, r.source_id, r.partitions) for r in missing}},
+    )
 
 
 def unless_frozen(live: LiveConnections, connections: Collection[Live], start: Callable[[], T]) -> T:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Container, Mapping
-from dataclasses import dataclass, field
-from typing import assert_never
+from dataclasses import dataclass, field, replace
+from typing import Final, assert_never
 
 from tidegate.kafka.errors import NotAuthorized, Refused, Unavailable
 from tidegate.kafka.model import Topic
@@ -24,9 +24,11 @@ from tidegate.offset_mirror.topics import (
     wanted,
 )
 from tidegate.resources.connection import AllowSpec
-from tidegate.resources.offset_mirror import MirroredTopics, MirroredTopicStatus, OffsetMirrorStatus
+from tidegate.resources.offset_mirror import CopyState, MirroredTopics, MirroredTopicStatus, OffsetMirrorStatus
 
 _log = logging.getLogger(__name__)
+
+_DRIFTED_BEFORE: Final = "its copy had something at an offset that is not the source's when it could last be looked at"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,32 +65,20 @@ def prepare(
     """
     adoption = NOTHING if taken_back is None else adopted(taken_back, names, target, known, ids)
     known = {**known, **adoption.rows}
-    there = target.topics()
-    source_settings = source.settings(list(names))
-    target_settings = target.settings([name for name in names if name in there])
-    kept = {n: names[n] for n, each in source_settings.items() if "delete" not in each.get("cleanup.policy", "delete")}
-    begin_later = _begin_later(source, kept)  # of others it does not matter, and one without a leader may hold up all
-    strange = [there[name] for name in names if name in there and not is_copy(there[name], known.get(name))]
-    written, emptied = _written(source, target, strange, names)
+    looked = _look(source, target, names, known, copying)
+    there = looked.there
     copied: list[Copied] = []
     halted: dict[str, Halted] = {}
     preparing: list[str] = []
     changed: dict[str, str] = {}
-    for name, topic in names.items():
-        comes_or_goes = name not in source_settings or (name in there and name not in target_settings)
-        if comes_or_goes or name in adoption.unseen or (name in copying and name not in there):
+    for name in names:
+        if name in looked.halted:
+            halted[name] = looked.halted[name]
+            continue
+        if name in looked.unseen or name in adoption.unseen or (name in copying and name not in there):
             preparing.append(name)
             continue
-        sides = Sides(
-            source=topic,
-            source_settings=source_settings[name],
-            begins_later=name in begin_later,
-            target=there.get(name),
-            target_settings=target_settings.get(name, {}),
-            target_is_empty=name not in written and there.get(name) in (None, *strange),
-            was_emptied=name in emptied,
-            not_adopted=adoption.refused.get(name, ""),
-        )
+        sides = replace(looked.sides[name], not_adopted=adoption.refused.get(name, ""))
         step = next_step(sides, known.get(name))
         match step:
             case Copied():
@@ -108,6 +98,95 @@ def prepare(
     return Prepared(tuple(copied), halted, tuple(preparing), gone, names, adoption, changed)
 
 
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """``there``: the target's topics; ``sides``: of each topic of which all is seen; ``unseen``: those that come or go,
+    or of which a log's leader does not tell; ``halted``: those of which something may not be read, and those that had
+    drifted when all of them was seen."""
+
+    there: Mapping[str, Topic]
+    sides: Mapping[str, Sides]
+    unseen: frozenset[str]
+    halted: Mapping[str, Halted]
+
+
+def _look(
+    source: MirrorCluster,
+    target: MirrorCluster,
+    names: Mapping[str, Topic],
+    known: Mapping[str, MirroredTopicStatus],
+    copying: Container[str],
+) -> _Looked:
+    """At both sides of the topics; one of which something can't be told holds up no other. Raises ``KafkaFailure``."""
+    there = target.topics()
+    source_settings, refused = _settings(source, names, copying)
+    target_settings, also = _settings(target, [name for name in names if name in there], copying)
+    kept = {n: names[n] for n, each in source_settings.items() if "delete" not in each.get("cleanup.policy", "delete")}
+    begin_later, untold = _begin_later(source, kept, target_settings)
+    strange = [there[name] for name in names if name in there and not is_copy(there[name], known.get(name))]
+    written, emptied, unread = _written(source, target, strange, names)
+    whole = {n for n in names if n in source_settings and (n not in there or n in target_settings)} - untold - unread
+    drifted = {row.name for row in known.values() if row.state is CopyState.DRIFTED}
+    halted = {name: Halted(says, drifted=name in drifted) for name, says in (refused | also).items()}
+    halted |= {n: Halted(_DRIFTED_BEFORE, drifted=True) for n in (untold | unread) & drifted if n not in halted}
+    sides = {
+        name: Sides(
+            source=names[name],
+            source_settings=source_settings[name],
+            begins_later=name in begin_later,
+            target=there.get(name),
+            target_settings=target_settings.get(name, {}),
+            target_is_empty=name not in written and there.get(name) in (None, *strange),
+            was_emptied=name in emptied,
+        )
+        for name in whole
+    }
+    return _Looked(there, sides, frozenset(names) - whole, halted)
+
+
+def _settings(
+    cluster: MirrorCluster, names: Collection[str], copying: Container[str]
+) -> tuple[Mapping[str, Mapping[str, str]], dict[str, str]]:
+    """Of topics; and why those of others may not be read. Raises ``NotAuthorized`` of one that is being copied: that
+    goes on as it is."""
+    try:
+        return cluster.settings(list(names)), {}
+    except NotAuthorized:
+        found, refused = dict[str, Mapping[str, str]](), dict[str, str]()
+    for name in names:
+        try:
+            found |= cluster.settings([name])
+        except NotAuthorized as failure:
+            if name in copying:
+                raise
+            refused[name] = str(failure)
+    return found, refused
+
+
+@dataclass(frozen=True, slots=True)
+class Unlisted:
+    """Topics that a listing of the source did not have. ``hidden``: why it is not known whether they are gone, by name;
+    ``there``: those that are there all the same."""
+
+    hidden: Mapping[str, Halted]
+    there: frozenset[str]
+
+
+def not_listed(source: MirrorCluster, rows: Collection[MirroredTopicStatus]) -> Unlisted:
+    """``rows``: the topics. Brokers don't list what the principal may not see, so each is asked for by its
+    name. Raises ``KafkaFailure``."""
+    hidden, there = dict[str, Halted](), set[str]()
+    for row in rows:
+        try:
+            if source.topic(row.name) is not None:
+                there.add(row.name)
+        except NotAuthorized as failure:
+            says = f"the source does not show topic {row.name} any more, and nothing of it is copied: {failure}"
+            advice = "If it was deleted there, exclude it here"
+            hidden[row.name] = Halted(f"{says}. {advice}", drifted=row.state is CopyState.DRIFTED)
+    return Unlisted(hidden, frozenset(there))
+
+
 def wanted_topics(source: MirrorCluster, spec: MirroredTopics, allowed: Collection[AllowSpec]) -> Mapping[str, Topic]:
     """The source's topics that are to be copied. Raises ``KafkaFailure``."""
     topics = source.topics()
@@ -118,9 +197,11 @@ def _made_ready(
     target: MirrorCluster, step: Create | AddPartitions | Configure, may_write: Callable[[], bool]
 ) -> Halted | None:
     """Why the target refuses, where it does. Raises ``KafkaFailure``."""
-    if not may_write():  # it may have become another process's turn since it looked
-        raise Unavailable(f"topic {step.name} is not made ready: nothing may be written now")
     try:
+        if isinstance(step, Create) and target.topic(step.name) is not None:
+            return None  # by now; one that is not listed because the principal may not see it is refused
+        if not may_write():  # it may have become another process's turn since it looked
+            raise Unavailable(f"topic {step.name} is not made ready: nothing may be written now")
         _do(target, step)
     except (NotAuthorized, Refused) as failure:
         return Halted(str(failure), drifted=False)
@@ -151,22 +232,31 @@ def _do(target: MirrorCluster, step: Step) -> None:
 
 def _written(
     source: MirrorCluster, target: MirrorCluster, topics: Collection[Topic], names: Mapping[str, Topic]
-) -> tuple[frozenset[str], frozenset[str]]:
-    """Those of the target's topics that have records, or had some; and those of which a log has none any more, while
-    the source has some from before its end."""
+) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+    """Those of the target's topics that have records, or had some; those of which a log has none any more, while the
+    source has some from before its end; and those of which a log's leader does not tell."""
     partitions = [p for topic in topics for p in topic.all_partitions()]
     if not partitions:
-        return frozenset(), frozenset()
-    ends = {p: one for p, one in target.bounds(partitions, stable=False).items() if one.latest > 0}
+        return frozenset(), frozenset(), frozenset()
+    told = target.told_bounds(partitions, stable=False)
+    ends = {p: one for p, one in told.items() if one.latest > 0}
     empty = [p for p, one in ends.items() if one.earliest == one.latest and p.partition < names[p.topic].partitions]
-    ours = source.bounds(empty) if empty else {}
+    ours = source.told_bounds(empty) if empty else {}
     lacking = frozenset(p.topic for p, one in ours.items() if one.earliest < min(one.latest, ends[p].latest))
-    return frozenset(p.topic for p in ends), lacking
+    silent = frozenset(p.topic for p in {*partitions} - told.keys() | {*empty} - ours.keys())
+    return frozenset(p.topic for p in ends), lacking, silent
 
 
-def _begin_later(source: MirrorCluster, names: Mapping[str, Topic]) -> frozenset[str]:
-    """Topics of which some log does not begin at 0."""
+def _begin_later(
+    source: MirrorCluster, names: Mapping[str, Topic], target_settings: Mapping[str, Mapping[str, str]]
+) -> tuple[frozenset[str], frozenset[str]]:
+    """Topics of which some log does not begin at 0; and those that have no copy yet, and of which that can't be told
+    for now. ``names``: those of which it matters. What a copy has been given says how it was before."""
     partitions = [p for topic in names.values() for p in topic.all_partitions()]
     if not partitions:
-        return frozenset()
-    return frozenset(p.topic for p, bounds in source.bounds(partitions).items() if bounds.earliest > 0)
+        return frozenset(), frozenset()
+    told = source.told_bounds(partitions)
+    later = {p.topic for p, bounds in told.items() if bounds.earliest > 0}
+    silent = {p.topic for p in partitions if p not in told} - later
+    before = {n for n in silent & target_settings.keys() if "delete" in target_settings[n].get("cleanup.policy", "")}
+    return frozenset(later | before), frozenset(silent - target_settings.keys())

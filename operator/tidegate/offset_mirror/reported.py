@@ -75,6 +75,9 @@ class ReportedCopying:
         """Somewhere it is not what the source has."""
         self._difference = reason
 
+    def doubt(self) -> None:
+        """Where the target's log ends is asked for all the time; the task goes by what it knows."""
+
     def end(self) -> None:
         """It is not followed any more."""
 

@@ -30,9 +30,9 @@ FIXED: Final[Settings] = {"compression.type": "producer", "message.timestamp.typ
 _ANY_TIME: Final = ("message.timestamp.after.max.ms", "message.timestamp.before.max.ms")
 """By these brokers refuse records (Kafka 3.6 and later): those of the source were taken once."""
 _FOR_EVER: Final = str(2**63 - 1)
-_KEPT: Final[Settings] = {"cleanup.policy": "compact,delete", "retention.bytes": "-1", "retention.ms": "-1"}
-"""Of a compacted topic whose records up to an offset are gone: only with ``delete`` brokers let go of what filled the
-offsets before."""
+_KEPT: Final[Settings] = {"retention.bytes": "-1", "retention.ms": "-1"}
+"""Of a topic without ``delete`` in its policy whose records up to an offset are gone: only with ``delete`` brokers let
+go of what filled the offsets before. One with no policy at all (KIP-1161) is not compacted for that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +162,7 @@ def _settings(sides: Sides) -> dict[str, str]:
     carried = {key: sides.source_settings[key] for key in CARRIED if key in sides.source_settings}
     carried.setdefault("cleanup.policy", "delete")
     if sides.begins_later and "delete" not in carried["cleanup.policy"]:
-        carried.update(_KEPT)
+        policy = "compact,delete" if "compact" in carried["cleanup.policy"] else "delete"
+        carried.update({**_KEPT, "cleanup.policy": policy})
     any_time = {key: _FOR_EVER for key in _ANY_TIME if key in sides.target_settings}
     return {**carried, **FIXED, **any_time}

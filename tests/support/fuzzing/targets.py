@@ -45,6 +45,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "tidegate.kafka_client.cluster_requests:_Undecoded.decode": "four bytes of a frame; `topics` has the rest",
     "tidegate.kafka_client.cluster_requests:_Undecoded.parse_header": "passes over the header, reads nothing",
     "tidegate.kafka_client.topic_ids:uuid_of": "what `topic_id_of_bytes` has made",
+    "tidegate.kube.answers:is_of_ending_namespace": _ERROR,
     "tidegate.kube.answers:message_of": _ERROR,
     "tidegate.kube.kubeconfig:_configurations": _USERS,
     "tidegate.kube.client:KubeClient.secret": "base64 that the API server has written",

@@ -5,12 +5,16 @@ from __future__ import annotations
 import random
 from itertools import pairwise
 
+import cramjam
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from support.mirror.source_log import SourceLog
-from support.mirror.written import Written, batch, marker, placed, records_in, rows
+from support.mirror.written import LOG_APPEND_TIME, Written, batch, marker, placed, records_in, rows
+from tidegate.mirror.batches import read_batches, write_batch
+from tidegate.mirror.codecs import ZSTD
+from tidegate.mirror.records import read_records, rebuilt
 from tidegate.mirror.source import Aborted, Copy, Gap, Piece, SourceRead, pieces
 
 
@@ -82,6 +86,27 @@ def test_a_batch_is_cut_where_reading_begins_within_it() -> None:
     [copy] = found
     assert isinstance(copy, Copy)
     assert records_in(placed(copy.data, copy.base)) == {11: rows(3)[1], 12: rows(3)[2]}
+
+
+def test_what_is_written_anew_is_no_larger_than_it_was() -> None:
+    """Its producer compressed it better than is done here, up to what brokers take."""
+    chosen = random.Random(7)
+    words = [chosen.randbytes(chosen.randrange(3, 9)) for _ in range(3000)]
+    content = {n: Written(n, b"k", b" ".join(chosen.choices(words, k=150))) for n in range(300)}
+    [plain] = read_batches(batch(0, content, 300))
+    times = {"base_timestamp": plain.base_timestamp, "max_timestamp": plain.max_timestamp}
+    written = write_batch(bytes(cramjam.zstd.compress(plain.records, level=19)), 300, codec=ZSTD, **times)
+    [read] = read_batches(placed(written, 0, extra=LOG_APPEND_TIME))
+    assert len(rebuilt(read_records(read), ZSTD)) > len(written) > 64 * 1024
+
+    found = pieces(SourceRead(0, 0, 300, data=read.data))
+
+    copied: dict[int, Written] = {}
+    for piece in found:
+        assert isinstance(piece, Copy)
+        assert len(piece.data) <= len(written)
+        copied |= records_in(placed(piece.data, piece.base))
+    assert copied == {n: Written(299, one.key, one.value) for n, one in content.items()}
 
 
 def test_an_emptied_batch_and_what_is_missing_before_it_are_one_gap() -> None:

@@ -350,6 +350,19 @@ def test_fillers_where_they_were_planned_are_followed_by_the_next() -> None:
     assert following == Ready(Position(10, Stamp(OURS, 0, 10), fresh=False), 0, source_start=10, proven=True)
 
 
+def test_fillers_that_are_too_large_for_the_topic_become_fewer() -> None:
+    mirror, fillers = Mirror((OURS,), replace(READY, source_start=FILLERS)), list[int]()
+    while not isinstance(mirror.state, Stopped):
+        action = mirror.action()
+        assert isinstance(action, Append)
+        fillers += [struct.unpack_from(">i", data, 57)[0] for data in action.batches]
+        refused = after(mirror, action, Appended((TOO_LARGE,)))
+        assert isinstance(refused.state, Lost | Stopped)
+        mirror = refused if isinstance(refused.state, Stopped) else replace(refused, state=mirror.state)
+
+    assert fillers == [FILLERS - 3, 12_500, 1_562, 195, 24, 3, 1]
+
+
 @pytest.mark.parametrize("base", [4, 2, 0])
 def test_a_batch_anywhere_else_is_drift(base: int) -> None:
     assert led_to(Stopped, replace(READY, work=(COPY,)), Appended((base,))).drifted

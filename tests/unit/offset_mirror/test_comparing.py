@@ -119,14 +119,20 @@ def change_a_setting(world: World) -> None:
     kept["retention.ms"] = "-1"
 
 
-def hide_the_topic(world: World) -> None:
+def lose_the_topic(world: World) -> None:
     """As brokers do that have just begun."""
-    world.here.hidden.add("t")
+    topic = world.here.kept.pop("t")
     world.passes(lambda: world.status.topics[0].state is CopyState.SOURCE_GONE)
+    world.here.kept["t"] = topic
+
+
+def hide_the_topic(world: World) -> None:
+    world.here.hidden.add("t")
+    world.passes(lambda: "does not show topic t any more" in world.condition("Ready").message)
     world.here.hidden.clear()
 
 
-@pytest.mark.parametrize("change", [change_a_setting, hide_the_topic])
+@pytest.mark.parametrize("change", [change_a_setting, lose_the_topic, hide_the_topic])
 def test_a_copy_that_differs_still_does_after_it_was_not_copied_for_a_while(
     world: World, change: Callable[[World], None]
 ) -> None:
@@ -142,6 +148,28 @@ def test_a_copy_that_differs_still_does_after_it_was_not_copied_for_a_while(
     parity = world.status.parity
     assert parity is not None
     assert [place.partition for place in parity.different] == [0]
+
+
+def test_of_each_topic_that_differs_something_is_told() -> None:
+    places = [DifferentPlace(topic=t, partition=n, offset=0, message="differs") for t in "abc" for n in range(12)]
+    clusters = FakeMirrorCluster("here"), FakeMirrorCluster("there")
+
+    told = Comparing(*clusters, lambda: NOW, known=places).told.different
+
+    assert [(one.topic, one.partition) for one in told] == [*(("a", n) for n in range(8)), ("b", 0), ("c", 0)]
+
+
+def test_a_copy_that_has_lost_its_end_gets_it_back_while_the_source_is_idle(world: World) -> None:
+    """As by an unclean election at the target. It is in sync as far as was seen, and groups are carried beyond it."""
+    world.one_pass()
+    world.copied()
+    log = world.there.log("t")
+    log.log = [one for one in log.log if one.until <= 15]
+    log.forget_producers()
+
+    world.passes(lambda: world.there.log("t").end == 20)
+    assert log.visible() == world.here.log("t").visible()
+    world.copied()
 
 
 def test_what_no_pass_has_told_before_a_suspension_outlives_the_process(world: World) -> None:

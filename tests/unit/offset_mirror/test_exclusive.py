@@ -50,6 +50,7 @@ def test_acls_are_read_as_brokers_read_them(acls: list[TopicAcl], expected: set[
         ({"t": {"User:*"}}, MIRROR, ("False", "OthersMayWrite"), "User:*"),
         ({"t": set()}, MIRROR, ("Unknown", "WritersUnknown"), "no ACL lets this mirror write 1 of 1 copies"),
         ({"t": {ALICE}}, None, ("Unknown", "WritersUnknown"), "certificate or token"),
+        ({"t": {"User:*"}}, None, ("False", "OthersMayWrite"), "by ACLs: User:*"),
         ({"t": {ALICE, MIRROR}}, None, ("False", "OthersMayWrite"), "one of which may be this mirror's"),
         (None, MIRROR, ("False", "NoAuthorizer"), "anybody may write"),
     ],

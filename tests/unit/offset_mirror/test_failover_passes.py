@@ -12,7 +12,7 @@ from tidegate.kafka.errors import NotAuthorized, Unavailable
 from tidegate.kafka.model import LogBounds, TopicPartition
 from tidegate.kube.ports import MIRRORS
 from tidegate.mirror.model import Interrupted
-from tidegate.mirror.ports import GroupOffset, GroupOffsets
+from tidegate.mirror.ports import UNDECIDED, GroupOffset, GroupOffsets
 from tidegate.offset_mirror import copying as copying_module
 from tidegate.offset_mirror.ids import ProducerIdsInStatus
 from tidegate.resources.mirror_failover import FailoverPhase
@@ -118,6 +118,64 @@ def test_a_group_that_cannot_be_carried_over_keeps_a_failover_from_ending_and_no
     assert world.there.offsets["g"] == {P0: GroupOffset(7)}
 
 
+def goes_on_without_being_begun_anew(world: World) -> None:
+    """Once that has been seen while it copies."""
+    world.passes(lambda: bool(world.copying))
+    copying = world.copying
+    world.passes(lambda: bool(copying[0].trouble) or bool(copying[0].groups and copying[0].groups.failed))
+    for _ in range(5):
+        world.one_pass()
+    assert world.copying == copying
+    assert world.status.failover is None
+
+
+def test_what_a_group_is_committing_in_a_transaction_is_waited_for(world: World) -> None:
+    """Nothing is carried over after a failover: the group would begin at the target with an older offset, or none."""
+    world.here.offsets = {"g": {P0: GroupOffset(UNDECIDED)}, "other": {P0: GroupOffset(3)}}
+    world.copied()
+    world.spec["failover"] = {}
+    for _ in range(5):
+        world.one_pass()
+        assert world.status.failover is None
+    says = "1 group(s) could not be carried over: a transaction is still to decide what group g has committed for t-0"
+    world.passes(lambda: says in world.condition("Ready").message)
+    goes_on_without_being_begun_anew(world)
+
+    world.here.offsets["g"] = {P0: GroupOffset(9)}
+    failed_over(world)
+    assert world.there.offsets["g"] == {P0: GroupOffset(9)}
+
+
+def test_a_group_whose_coordinator_is_away_is_waited_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No broker lists it then: as if there were no such group."""
+    world.here.offsets = {"g": {P0: GroupOffset(7)}, "deleted": {P0: GroupOffset(3)}}
+    world.copied()
+    world.passes(lambda: "g" in world.there.offsets)
+    world.here.offsets["g"] = {P0: GroupOffset(9)}
+    del world.here.offsets["deleted"]
+    world.there.offsets["tidegate.carried/others"] = {TopicPartition("of another mirror", 0): GroupOffset(1)}
+    committed = world.here.committed
+
+    def away(group_ids: Collection[str]) -> Mapping[str, GroupOffsets]:
+        assert "others" not in group_ids
+        if "g" in group_ids:
+            raise Unavailable("read the committed offsets: the coordinator of group g is not there")
+        return committed(group_ids)
+
+    monkeypatch.setattr(world.here, "group_ids", lambda: frozenset(world.here.offsets) - {"g"})
+    monkeypatch.setattr(world.here, "committed", away)
+    world.spec["failover"] = {}
+    for _ in range(5):
+        world.one_pass()
+        assert world.status.failover is None
+    world.passes(lambda: "the coordinator of group g is not there" in world.condition("Ready").message)
+    goes_on_without_being_begun_anew(world)
+
+    monkeypatch.undo()
+    failed_over(world)
+    assert world.there.offsets["g"] == {P0: GroupOffset(9)}
+
+
 def test_a_failover_that_was_asked_for_by_mistake_can_be_taken_back_while_it_waits(world: World) -> None:
     world.copied()
     world.here.failure = Unavailable("nobody is there")
@@ -204,6 +262,23 @@ def test_a_mirror_in_the_other_direction_goes_on_from_the_failover(world: World)
     world.passes(lambda: world.here.log("t").end == world.there.log("t").end)
     assert world.here.log("t").visible() == world.there.log("t").visible()
     assert failed_over(world).topics[0].ends == (world.there.log("t").end, world.there.log("t", 1).end)
+
+
+def test_a_partition_without_a_leader_keeps_no_other_topic_from_being_taken_back(world: World) -> None:
+    world.here.create_topic("u", 1, {})
+    world.spec["topics"] = {"include": ["t", "u"]}
+    world.one_pass()
+    world.copied()
+    failed_over(world)
+    failed_back(world)
+    world.spec["topics"] = {"include": ["t", "u"]}
+    world.here.headless = {TopicPartition("u", 0)}
+    world.there.write("t", 3)
+    world.one_pass()
+
+    world.passes(lambda: world.here.log("t").visible() == world.there.log("t").visible())
+    world.here.headless = set()
+    world.copied()
 
 
 def test_one_may_move_as_often_as_one_likes(world: World) -> None:

@@ -274,3 +274,20 @@ def test_a_copy_that_was_deleted_is_made_anew_once_no_task_could_append_to_it(
     world.copied()
 
     assert world.condition("Drifted").status == "False"
+
+
+def test_a_copy_of_a_job_that_has_lost_its_end_lags_until_its_source_grows(world: SparkWorld) -> None:
+    """As by an unclean election at the target, after which its leader knows the producer as of then."""
+    world.one_pass()
+    world.copied()
+    log = world.there.log("t")
+    log.log = [one for one in log.log if one.until <= 15]
+    for producer in log.producers.values():
+        producer.last = 14
+        producer.batches.clear()
+
+    world.passes(lambda: world.status.in_sync == "1/2")
+    assert log.end == 15
+    world.here.write("t", 5)
+    world.copied()
+    assert world.logs_are_equal()

@@ -175,6 +175,53 @@ def test_a_topic_that_is_gone_at_the_source_keeps_its_copy(world: World) -> None
     world.copied()
 
 
+def test_a_topic_that_the_source_does_not_show_any_more_is_not_taken_for_gone(world: World) -> None:
+    """Brokers don't list what the principal may not see. A right that is withdrawn must not end the copying of a topic
+    without a word, and a failover has to wait for it."""
+    world.here.create_topic("u", 1, {})
+    world.here.write("u", 3)
+    world.spec["topics"] = {"include": ["t", "u"]}
+    world.one_pass()
+    world.copied()
+    world.here.hidden = {"u"}
+    world.here.write("u", 4)
+    world.one_pass()
+    world.passes(lambda: world.condition("Ready").reason == "CopiesStopped")
+    assert "allow the principal Describe on topic u" in world.condition("Ready").message
+    assert {row.name: row.state for row in world.status.topics}["u"] is CopyState.STOPPED
+    assert (world.status.in_sync, world.condition("InSync").status) == ("2/3", "False")
+    world.spec["failover"] = {}
+    for _ in range(5):
+        world.one_pass()
+    assert world.status.failover is None
+
+    world.here.hidden = set()
+    world.passes(lambda: world.condition("Ready").reason == "FailedOver")
+    assert world.there.log("u").visible() == world.here.log("u").visible()
+
+
+def test_a_copy_that_the_target_does_not_show_any_more_is_not_waited_for_as_if_it_were_being_made(world: World) -> None:
+    world.copied()
+    world.there.hidden = {"t"}
+    world.passes(lambda: world.condition("Ready").reason == "CopiesStopped")
+    assert "allow the principal Describe on topic t" in world.condition("Ready").message
+
+    world.there.hidden = set()
+    world.copied()
+
+
+def test_a_topic_that_one_listing_lacks_is_not_taken_for_gone(world: World) -> None:
+    """As that of a broker that is behind."""
+    world.copied()
+    topics, world.here.topics = world.here.topics, dict  # type: ignore[assignment, method-assign]
+    world.here.topic = lambda name: topics().get(name)  # type: ignore[method-assign]
+    for _ in range(3):
+        assert world.one_pass().reason == "CopiesSeeding"
+
+    world.here.topics = topics  # type: ignore[method-assign]
+    world.copied()
+
+
 def test_what_is_added_at_the_source_is_added_to_the_copy(world: World) -> None:
     world.copied()
     world.here.add_partitions("t", 3)
@@ -506,6 +553,76 @@ def test_a_partition_of_the_source_without_a_leader_leaves_the_lag_of_the_others
 
     world.here.headless = set()
     world.copied()
+
+
+def test_a_partition_without_a_leader_keeps_no_other_topic_from_being_begun(world: World) -> None:
+    """Of a compacted topic it is asked where its logs begin, and of one that others may have written where they end."""
+    world.here.create_topic("compacted", 2, {"cleanup.policy": "compact"})
+    world.here.write("compacted", 3)
+    world.spec["topics"] = {"include": ["*"]}
+    world.one_pass()
+    world.passes(lambda: world.status.in_sync == "4/4")
+    for name in ("new", "theirs"):
+        world.here.create_topic(name, 1, {"cleanup.policy": "compact" if name == "new" else "delete"})
+    world.there.create_topic("theirs", 1, {})
+    world.here.headless = {TopicPartition("compacted", 1), TopicPartition("new", 0)}
+    world.there.headless = {TopicPartition("theirs", 0)}
+    world.run(world.reconciler.stop())
+    world.restart()
+    world.here.write("t", 5)
+    world.here.write("compacted", 5)
+
+    world.passes(lambda: (world.there.log("t").end, world.there.log("compacted").end) == (25, 8))
+    assert world.there.kept["compacted"].settings["cleanup.policy"] == "compact"
+    assert world.condition("Ready").status != "True"
+    world.here.headless = world.there.headless = set()
+    world.copied()
+    assert world.status.in_sync == "6/6"
+
+
+@pytest.mark.parametrize("where", ["here", "there"])
+def test_a_topic_whose_settings_may_not_be_read_keeps_no_other_from_being_begun(where: str, world: World) -> None:
+    world.here.create_topic("u", 1, {})
+    world.spec["topics"] = {"include": ["t", "u"]}
+    world.one_pass()
+    world.copied()
+    cluster = world.here if where == "here" else world.there
+    settings = cluster.settings
+
+    def refused(topics: Collection[str]) -> Mapping[str, Mapping[str, str]]:
+        if "u" in topics:
+            raise NotAuthorized("read the settings of topic u: allow the principal DescribeConfigs on topic u")
+        return settings(topics)
+
+    cluster.settings = refused  # type: ignore[method-assign]
+    world.here.write("u", 2)
+    world.passes(lambda: world.there.log("u").end == 2)
+    world.run(world.reconciler.stop())
+    world.restart()
+    world.here.write("t", 5)
+
+    world.passes(lambda: world.there.log("t").end == 25)
+    world.passes(lambda: world.condition("Ready").reason == "CopiesStopped")
+    assert "allow the principal DescribeConfigs on topic u" in world.condition("Ready").message
+    cluster.settings = settings  # type: ignore[method-assign]
+    world.copied()
+
+
+def test_what_has_drifted_stays_so_while_a_partition_of_it_has_no_leader(world: World) -> None:
+    world.here.create_topic("u", 1, {})
+    world.spec["topics"] = {"include": ["t", "u"]}
+    world.one_pass()
+    world.copied()
+    world.there.write("t", 3)
+    world.here.write("t", 5)
+    world.passes(lambda: world.condition("Drifted").status == "True")
+    world.there.headless = {TopicPartition("t", 1)}
+    world.run(world.reconciler.stop())
+    world.restart()
+    world.here.write("u", 5)
+
+    world.passes(lambda: world.there.log("u").end == 5)
+    assert world.condition("Drifted").status == "True"
 
 
 def test_a_topic_that_is_gone_at_the_source_does_not_lag(world: World) -> None:

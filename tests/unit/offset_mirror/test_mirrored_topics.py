@@ -58,9 +58,13 @@ def test_partitions_that_were_added_are_added() -> None:
     assert next_step(replace(BOTH, source=Topic("t", "s1", 5)), KNOWN) == AddPartitions("t", 5)
 
 
-@pytest.mark.parametrize(("begins_later", "policy"), [(False, "compact"), (True, "compact,delete")])
-def test_a_compacted_copy_can_forget_what_filled_it(begins_later: bool, policy: str) -> None:
-    settings = {"cleanup.policy": "compact", "retention.ms": "1000"}
+@pytest.mark.parametrize(
+    ("given", "begins_later", "policy"),
+    [("compact", False, "compact"), ("compact", True, "compact,delete"), ("", False, ""), ("", True, "delete")],
+)
+def test_a_copy_can_forget_what_filled_it(given: str, begins_later: bool, policy: str) -> None:
+    """That of a topic without any policy is not compacted for it, or would lose records that the source keeps."""
+    settings = {"cleanup.policy": given, "retention.ms": "1000"}
     step = next_step(Sides(SOURCE, settings, begins_later, None, {}), None)
 
     assert isinstance(step, Create)
@@ -68,7 +72,7 @@ def test_a_compacted_copy_can_forget_what_filled_it(begins_later: bool, policy: 
     # Else it would forget by age what the source keeps.
     assert step.settings["retention.ms"] == ("-1" if begins_later else "1000")
     copied = next_step(Sides(SOURCE, settings, begins_later, TARGET, step.settings), None)
-    assert copied == Copied(SOURCE, TARGET, compacts=True, filler_key=b"tidegate.filler")
+    assert copied == Copied(SOURCE, TARGET, compacts=bool(given), filler_key=b"tidegate.filler" if given else None)
 
 
 def test_a_topic_that_was_created_again_at_the_source_is_not_mixed_with_its_copy() -> None:
