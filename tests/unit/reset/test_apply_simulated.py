@@ -79,6 +79,19 @@ class Process:
         return answer
 
 
+class DiesAt(Process):
+    """A writer that dies just before its first call of a name that is ``at``."""
+
+    def __init__(self, at: Callable[[str], bool]) -> None:
+        super().__init__()
+        self._at = at
+
+    def call(self, name: str, do: Callable[[], Any]) -> Any:
+        if not self.dead and self._at(name):
+            self.dies_at = len(self.calls) + 1
+        return super().call(name, do)
+
+
 @dataclass
 class Outage:
     """From its ``begins_at``-th call on, or from ``when`` on, a writer gets no answer from Kafka, for ``lasts_s``;
@@ -257,7 +270,10 @@ class World:
             run_id="1",
             group_id=GROUP,
             connection=Connection("nowhere:9092"),
-            selections=(Selection(TOPIC, frozenset(p.partition for p in self.targets)),),
+            selections=tuple(
+                Selection(topic, frozenset(p.partition for p in self.targets if p.topic == topic))
+                for topic in sorted({p.topic for p in self.targets})
+            ),
             target=FromFile(rows, "test"),
             settings=ApplySettings(deadline=self.clock.now() + deadline, **settings),
             until=until,
@@ -1822,6 +1838,90 @@ def test_a_plan_whose_topic_was_removed_meanwhile_is_refused(made_anew: bool, tm
     assert result is not None
     assert (result.phase, result.reason) == (ResetPhase.FAILED, "PlanOutdated")
     assert f"deleted or recreated since the plan was made: {TOPIC}. Nothing was changed" in result.message
+
+
+GONE = TopicPartition("alerts", 0)
+"""The first partition of a plan, which has the run's marker; nobody owns it."""
+
+
+def _with_another_topic(folder: Path, before: int | None = 30) -> World:
+    world = World(KINDS[0], folder)
+    world.kafka.create_topic(GONE.topic, 1)
+    world.kafka.fill(GONE.topic, 50)
+    if before is not None:
+        world.kafka.commit_directly(GROUP, {GONE: before})
+    world.targets[GONE] = 10
+    world.create(deadline=timedelta(minutes=2))
+    return world
+
+
+@pytest.mark.parametrize("made_anew", [True, False], ids=["made anew", "deleted"])
+@pytest.mark.parametrize("dies", [True, False], ids=["dies", "lives"])
+def test_a_topic_that_goes_in_mid_run_keeps_no_other_from_being_put_back(
+    dies: bool, made_anew: bool, tmp_path: Path
+) -> None:
+    """Kafka forgets what was committed in it, the run's marker included, and takes no commit of it any more."""
+    world = _with_another_topic(tmp_path)
+    before = world.kafka.committed(GROUP)
+
+    def remove() -> None:
+        world.kafka.delete_topic(GONE.topic)
+        if made_anew:
+            world.kafka.create_topic(GONE.topic, 1)
+            world.kafka.fill(GONE.topic, 5)
+
+    if dies:
+        with pytest.raises(Killed):
+            world.execute(DiesAt(lambda name: name == "kafka.writer.transaction.exit"))
+        world.clock.sleep(2)
+        remove()
+        result = world.execute()
+    else:
+        result = world.execute(Outage(world.clock, 0, 0.0, began=remove, when=is_verifying(world)))
+
+    assert result is not None
+    assert (result.phase, result.reason) == (ResetPhase.ROLLED_BACK, "PlanOutdated")
+    assert f"recreated since the plan was made: {GONE.topic}" in result.message
+    assert f"1 partition(s), e.g. {GONE}, of topics that were deleted or recreated meanwhile are left" in result.message
+    assert world.clock.monotonic() - world.started_s < 60
+    after = world.kafka.committed(GROUP)
+    assert GONE not in after
+    assert all(after[p] >= before[p] for p in RESET)
+
+
+def test_a_partition_whose_offset_somebody_deletes_is_put_back_with_the_others(tmp_path: Path) -> None:
+    """Nobody subscribes to its topic, so Kafka lets it be deleted; it is nobody's progress."""
+    world = _with_another_topic(tmp_path, before=30)
+
+    def delete() -> None:
+        if not any(line.putting_back for line in world.store.load().journal):
+            world.kafka._groups[GROUP].committed.pop(GONE, None)
+            world.clock.after(0.2, delete)
+
+    result = world.execute(Outage(world.clock, 0, 0.0, began=delete, when=is_verifying(world)))
+
+    assert result is not None
+    assert (result.phase, result.reason) == (ResetPhase.ROLLED_BACK, "Overwritten")
+    assert world.kafka.committed(GROUP)[GONE] == 30
+
+
+def test_where_the_only_topic_goes_in_mid_run_nothing_is_put_back(tmp_path: Path) -> None:
+    world = World(KINDS[0], tmp_path)
+    for consumer in world.consumers:
+        consumer.close()
+    world.create(deadline=timedelta(minutes=2))
+    with pytest.raises(Killed):
+        world.execute(DiesAt(lambda name: name == "kafka.writer.transaction.exit"))
+    world.clock.sleep(2)
+    world.producing = False
+    world.kafka.delete_topic(TOPIC)
+
+    result = world.execute()
+
+    assert result is not None
+    assert (result.phase, result.reason) == (ResetPhase.ROLLED_BACK, "PlanOutdated")
+    assert "0 committed offset(s) were put back; 3 partition(s)" in result.message
+    assert world.kafka.committed(GROUP) == {}
 
 
 def test_a_broker_that_lags_makes_no_plan_outdated(tmp_path: Path) -> None:

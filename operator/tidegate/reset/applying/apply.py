@@ -8,7 +8,7 @@ where this writer died.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Final, TypeVar
 
@@ -22,11 +22,11 @@ from tidegate.reset.applying.failures import FAILURES, overwritten_by, reason_of
 from tidegate.reset.applying.journal import as_tuple
 from tidegate.reset.applying.late_commits import LateCommits
 from tidegate.reset.applying.look_back import LookBack, look_back, summary
-from tidegate.reset.applying.plan_check import places_now
+from tidegate.reset.applying.plan_check import gone_topics, places_now
 from tidegate.reset.applying.recovery import Recovery
 from tidegate.reset.applying.replay import CONTINUED, RETURNED, Replayed, look
 from tidegate.reset.applying.round_runner import RoundRunner
-from tidegate.reset.applying.rounds import NO_PARTITIONS
+from tidegate.reset.applying.rounds import NO_PARTITIONS, Partitions
 from tidegate.reset.applying.timing import DeadlinePassed, NotReady, Tuning
 from tidegate.reset.applying.verify import Watched
 from tidegate.reset.applying.watch import TargetWatch
@@ -314,18 +314,13 @@ class GroupReset:
         self._state.kept_position = False
         self._state.unverified = NO_PARTITIONS
         try:
-            if theirs:
-                # Of some it was only not certain that they begin at the target: they may stand there, or beyond.
-                seen = self._pace.retrying(lambda: self._view.committed(frozenset(theirs)))
-                theirs = frozenset(
-                    p for p in theirs if Watched(self._state.before.get(p), targets[p], seen.get(p)).is_old
-                )
-            places = {p: o for p, o in self._state.before.items() if p in targets and p not in theirs}
-            gone = ""
-            if self._context.plan.ends:
-                now = self._pace.retrying(lambda: places_now(self._context, places))
-                places, gone = now.offsets, now.note
-            without = [p for p in targets if p not in self._state.before and p not in theirs]
+            gone = self._pace.retrying(lambda: gone_topics(self._context))
+            self._commits.leave_out(gone)
+            theirs = self._pace.retrying(lambda: self._still_theirs(frozenset(theirs), targets))
+            before = {p: o for p, o in self._state.before.items() if p in targets and p not in theirs}
+            now = self._pace.retrying(lambda: places_now(self._context, before))
+            places = now.offsets
+            without = [p for p in targets if not (p in self._state.before or p in theirs or p.topic in gone)]
             self._state.targets = places
             self._rounds.run(frozenset(places))
             still = self._pace.retrying(lambda: self._commits.delete(without))
@@ -337,12 +332,21 @@ class GroupReset:
                 "NotPutBack",
                 f"{message}. Putting the offsets back failed too: {error}. {self._how_to_undo}",
             )
-        note = f"{gone}; {len(still)} partition(s) had no commit before and keep the target" if still else gone
+        note = now.note
+        if still:
+            note += f"; {len(still)} partition(s) had no commit before and keep the target"
         if places and self._state.way is not Way.UNOWNED:
             note += "; what was read of them since the run began may be read again"
         return self._result(
             ResetPhase.ROLLED_BACK, reason, f"{message}. {len(places)} committed offset(s) were put back{note}"
         )
+
+    def _still_theirs(self, theirs: Partitions, targets: Mapping[TopicPartition, int]) -> Partitions:
+        """Of some it was only not certain that they begin at the target: they may stand there, or beyond. And an offset
+        that is gone is nobody's progress."""
+        seen, before = self._view.committed(theirs) if theirs else {}, self._state.before
+        old = frozenset(p for p in theirs if Watched(before.get(p), targets[p], seen.get(p)).is_old)
+        return old - (before.keys() - seen.keys())
 
     @property
     def _how_to_undo(self) -> str:
