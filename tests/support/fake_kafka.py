@@ -1514,7 +1514,7 @@ class FakeConsumer:
                         self._commit({partition: self._positions[partition]})
                     self._ack(partition, epoch)
             elif partition in self._closing:
-                if self.kafka._undecided(self.group_id) & {partition}:
+                if self.waits and partition in self.kafka._undecided(self.group_id):
                     continue
                 commit = self.kafka._offsets_of(self.group_id).get(partition)
                 del self._closing[partition]

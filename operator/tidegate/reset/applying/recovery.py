@@ -199,10 +199,14 @@ class Recovery:
     def _unmanaged_since(self, last: Progress) -> Partitions:
         """Behind gates that nobody has looked at after the commit: owners without the agent, who may have come before.
 
-        Whoever runs it has obeyed, or begins at the target.
+        Whoever runs it has obeyed, or begins at the target: unless it was this writer that was interrupted. It has
+        opened its gates before it knew that the targets can be read, and librdkafka reads offsets that are not decided
+        yet as they were before (``isolation.level=read_uncommitted``).
         """
         if last.way is not Way.GATED or last.phase is ResetPhase.VERIFYING:
             return NO_PARTITIONS
+        if last.attempt == self._journal.attempt:
+            return frozenset(last.pending)
         group = self._view.settled(frozenset(last.pending))
         managed = self._kafka.managed_members(self._group_id)
         unmanaged = frozenset(p for m in group.members if m.member_id not in managed for p in m.assignment)
