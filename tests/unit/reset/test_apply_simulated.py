@@ -1739,6 +1739,28 @@ def test_nobody_is_waited_for_where_there_is_nobody_or_nothing_to_read(tmp_path:
     assert (result.phase, result.begun, result.waiting) == (ResetPhase.SUCCEEDED, 0, 0)
 
 
+def test_a_log_that_is_deleted_beyond_a_target_as_that_is_committed_is_told(tmp_path: Path) -> None:
+    """By retention. Its owner begins at the log's end, as it is set up, and commits from there."""
+    world = World(KINDS[0], tmp_path)
+    for consumer in world.consumers:
+        consumer.begins_at_end = True
+    cut = RESET[0]
+    world.create()
+
+    def retain() -> None:
+        world.kafka.delete_records(cut, world.targets[cut] + 20)
+
+    result = world.execute(
+        Outage(world.clock, 0, 0.0, began=retain, when=lambda name: name == "kafka.writer.transaction.commit")
+    )
+
+    assert result is not None
+    assert world.starts_at_target(cut) == 0
+    assert (result.phase, result.begun, result.waiting) == (ResetPhase.SUCCEEDED, 2, 1)
+    assert result.unread[0].startswith(str(cut))
+    assert f"the log of 1 partition(s), e.g. {cut}, has been deleted beyond the target by now" in result.message
+
+
 def _assigned_to_itself(world: World, every_s: float = 5.0) -> dict[TopicPartition, int]:
     """The members are gone; one consumer has assigned itself all partitions, and commits its position now and then.
 
