@@ -2027,6 +2027,39 @@ def test_settle_puts_back_what_a_dead_writer_committed(tmp_path: Path) -> None:
     world.check_nothing_missing()
 
 
+GOES_BACK_ONCE = [k for k in KINDS if k.name in ("cooperative", "consumer", "managed-eager")]
+"""What shows of a ``Barrier`` later does not tell whether an owner kept its position."""
+
+
+@pytest.mark.parametrize("kind", GOES_BACK_ONCE, ids=lambda k: k.name)
+def test_what_a_dead_writer_has_put_back_is_not_put_back_again(kind: Kind, tmp_path: Path) -> None:
+    """Its owners have gone on from there since."""
+    world = World(kind, tmp_path)
+    world.create()
+    with pytest.raises(Killed):
+        world.execute(DiesAt(lambda name: name == "kafka.writer.transaction.exit"))
+    world.clock.sleep(2)
+
+    def watches(name: str) -> bool:
+        last = world.store.load().journal[-1]
+        return name == "kafka.committed" and last.putting_back != "" and last.phase is ResetPhase.VERIFYING
+
+    process = DiesAt(watches)
+    kafka: Any = Mortal(world.kafka, process, "kafka")
+    with pytest.raises(Killed):
+        job.settle(world.store, kafka, world.clock, reason="Deleted", message="the policy was deleted")
+    world.clock.sleep(60)
+    seen, again_s = world.kafka.committed(GROUP), world.clock.monotonic()
+
+    result = job.settle(world.store, world.kafka, world.clock, reason="Deleted", message="the policy was deleted")
+
+    assert (result.phase, result.reason) == (ResetPhase.ROLLED_BACK, "Deleted")
+    world.settle()
+    assert not [b for c in world.consumers for b in c.began if b.at_s >= again_s]
+    assert all(world.kafka.committed(GROUP)[p] >= seen[p] for p in RESET)
+    world.check_nothing_missing()
+
+
 def test_outcome_unknown_for_good_is_said(tmp_path: Path) -> None:
     world = World(KINDS[3], tmp_path)
     world.create()

@@ -313,6 +313,9 @@ class GroupReset:
         targets, self._state.putting_back = self._state.targets, (reason, message)
         self._state.kept_position = False
         self._state.unverified = NO_PARTITIONS
+        begun = self._journal.put_back
+        if begun is not None:
+            theirs = targets.keys() - begun
         try:
             gone = self._pace.retrying(lambda: gone_topics(self._context))
             self._commits.leave_out(gone)
@@ -322,7 +325,9 @@ class GroupReset:
             places = now.offsets
             without = [p for p in targets if not (p in self._state.before or p in theirs or p.topic in gone)]
             self._state.targets = places
-            self._rounds.run(frozenset(places))
+            # What a predecessor has put back is not put back again: owners have gone on since.
+            left = frozenset(places) if begun is None else self._pace.retrying(self._recovery.left_to_do)
+            self._rounds.run(left)
             still = self._pace.retrying(lambda: self._commits.delete(without))
         except Fenced:
             raise
