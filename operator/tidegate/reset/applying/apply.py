@@ -328,7 +328,7 @@ class GroupReset:
             # What a predecessor has put back is not put back again: owners have gone on since.
             left = frozenset(places) if begun is None else self._pace.retrying(self._recovery.left_to_do)
             self._rounds.run(left)
-            still = self._pace.retrying(lambda: self._commits.delete(without))
+            still = self._pace.retrying(lambda: self._forgotten(without))
         except Fenced:
             raise
         except FAILURES as error:
@@ -352,6 +352,12 @@ class GroupReset:
         seen, before = self._view.committed(theirs) if theirs else {}, self._state.before
         old = frozenset(p for p in theirs if Watched(before.get(p), targets[p], seen.get(p)).is_old)
         return old - (before.keys() - seen.keys())
+
+    def _forgotten(self, without: Collection[TopicPartition]) -> Collection[TopicPartition]:
+        """Those that keep their offsets. Brokers fence nobody who comes too late with this: it is no transaction."""
+        if without:
+            self._claim.confirm()
+        return self._commits.delete(without)
 
     @property
     def _how_to_undo(self) -> str:

@@ -119,7 +119,7 @@ class Recovery:
                 # Owners stand still behind closed gates; what is not decided yet they wait for by themselves.
                 self._context.open_gates(insist=False)
                 # A transaction that outlived its time-out looks as one that another writer has ended.
-                self._claim.confirm(anew=True)
+                self._claim.confirm(after_s=0.0)
                 self._commits.fence(insist=False)
                 self.recall()
                 if not begun and self._commits.any:
