@@ -32,10 +32,11 @@ from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.model.progress import Progress
 from tidegate.reset.model.request import ApplySettings, RunRequest, Selection, Until
 from tidegate.reset.model.result import RunResult
-from tidegate.reset.model.targets import FromFile, PartitionOffset
+from tidegate.reset.model.targets import FromFile, PartitionOffset, Undo
 from tidegate.reset.planning.counts import gather_counts
 from tidegate.reset.planning.planner import make_plan
 from tidegate.reset.runs import job
+from tidegate.reset.runs.request import undo_target
 from tidegate.reset.store import StaleAttempt
 from tidegate.resources.connection import GroupKind, Support
 from tidegate.resources.reset import ResetPhase, Way
@@ -648,6 +649,32 @@ def test_a_successor_that_cannot_look_does_not_say_that_nothing_was_changed(tmp_
     assert result is not None
     assert (result.phase, result.reason) == (ResetPhase.FAILED, "NotPutBack")
     assert "Nothing was changed" not in result.message
+
+
+@pytest.mark.parametrize("settled", [False, True], ids=["its successor", "the operator"])
+def test_a_run_that_could_not_be_looked_up_can_be_undone(settled: bool, tmp_path: Path) -> None:
+    """Its group's turn is known, and the coordinator of its transactions does not answer any more."""
+    world = World(KINDS[3], tmp_path)
+    world.create(deadline=timedelta(seconds=60))
+    with pytest.raises(Killed):
+        world.execute(DiesAt(lambda name: name == "kafka.writer.transaction.exit"))
+    world.clock.sleep(2)
+    before = {b.topic_partition: b.offset for line in world.store.load().journal for b in line.before}
+    assert before.keys() == set(RESET)
+
+    away = Outage(world.clock, 0, 1000.0, when=lambda name: name.endswith("writer.fence"))
+    if settled:
+        kafka: Any = Mortal(world.kafka, away, "kafka")
+        result = job.settle(world.store, kafka, world.clock, reason="Deleted", message="the policy was deleted")
+    else:
+        result = world.execute(away)
+
+    assert result is not None
+    assert (result.phase, result.reason) == (ResetPhase.FAILED, "NotPutBack")
+    assert "`to: {undo: 1}`" in result.message
+    undo = undo_target("1", world.store.load())
+    assert isinstance(undo, Undo)
+    assert {b.topic_partition: b.offset for b in undo.before} == before
 
 
 @pytest.mark.parametrize(("away_s", "dies"), [(3.0, True), (60.0, False)])

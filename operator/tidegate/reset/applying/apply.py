@@ -285,10 +285,13 @@ class GroupReset:
         except Fenced:
             raise
         except FAILURES as error:
+            if not self._state.told_before:
+                # An undo goes by it.
+                self._state.stood_at(self._journal.offsets_before())
             return self._result(
                 ResetPhase.FAILED,
                 "NotPutBack",
-                f"{message}. Whether anything was changed could not be looked up: {error}",
+                f"{message}. Whether anything was changed could not be looked up: {error}. {self._how_to_undo}",
             )
         return None
 
