@@ -2054,6 +2054,23 @@ def test_settle_puts_back_what_a_dead_writer_committed(tmp_path: Path) -> None:
     world.check_nothing_missing()
 
 
+def test_a_fence_does_not_wait_for_a_kafka_that_is_away(tmp_path: Path) -> None:
+    """Its run may be deleted meanwhile, or abandoned, which the same pass has to see to."""
+    world = World(MANAGED_NOT_WAITING, tmp_path)
+    world.create(deadline=timedelta(hours=24))
+    with pytest.raises(Killed):
+        world.execute(DiesAt(lambda name: name == "kafka.writer.transaction.exit"))
+    kafka: Any = Mortal(world.kafka, Outage(world.clock, 1, 4000.0), "kafka")
+    began_s = world.clock.monotonic()
+
+    with pytest.raises(Unavailable):
+        job.fence(world.store, kafka, world.clock)
+
+    assert world.clock.monotonic() - began_s < 60  # of the simulation
+    job.fence(world.store, world.kafka, world.clock)
+    assert not list(world.kafka.control.topics.gates.of_group(GROUP))
+
+
 GOES_BACK_ONCE = [k for k in KINDS if k.name in ("cooperative", "consumer", "managed-eager")]
 """What shows of a ``Barrier`` later does not tell whether an owner kept its position."""
 

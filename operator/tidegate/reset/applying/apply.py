@@ -99,12 +99,13 @@ class GroupReset:
 
     def fence(self) -> None:
         """Only end what a dead writer left open, so that nobody waits for it. Another run that has the group has ended
-        the transaction by itself, and its own must not be."""
+        the transaction by itself, and its own must not be.
+
+        Tried once, since whoever asks may have to settle the run meanwhile. Raises ``KafkaFailure``."""
         try:
-            if self._pace.retrying(self._claim.take_now):
-                self._let_go_of_predecessors()
-            else:
-                self._pace.retrying(self._context.open_gates)
+            if self._claim.take_now():
+                self._commits.fence(insist=False)
+            self._context.open_gates()
         finally:
             self._commits.close()
 
