@@ -2054,6 +2054,26 @@ def test_settle_puts_back_what_a_dead_writer_committed(tmp_path: Path) -> None:
     world.check_nothing_missing()
 
 
+def test_a_clock_that_is_set_keeps_no_offset_from_being_put_back(tmp_path: Path) -> None:
+    world = World(KINDS[3], tmp_path)
+    world.create()
+    before = world.kafka.committed(GROUP)
+    with pytest.raises(Killed):
+        world.execute(DiesAt(lambda name: name == "kafka.writer.transaction.exit"))
+    world.clock.sleep(2)
+
+    def set_clock() -> None:
+        world.clock._start += timedelta(hours=1)
+
+    outage = Outage(world.clock, 0, 0.0, began=set_clock, when=lambda name: name == "kafka.writer.transaction.send")
+    kafka: Any = Mortal(world.kafka, outage, "kafka")
+    result = job.settle(world.store, kafka, world.clock, reason="Deleted", message="the policy was deleted")
+
+    assert outage.until_s is not None
+    assert result.phase is ResetPhase.ROLLED_BACK, result
+    assert all(world.kafka.committed(GROUP)[p] >= before[p] for p in RESET)
+
+
 def test_a_fence_does_not_wait_for_a_kafka_that_is_away(tmp_path: Path) -> None:
     """Its run may be deleted meanwhile, or abandoned, which the same pass has to see to."""
     world = World(MANAGED_NOT_WAITING, tmp_path)
