@@ -1513,6 +1513,21 @@ def test_a_moving_coordinator_costs_time_only(tmp_path: Path) -> None:
     world.check_reset()
 
 
+def test_partitions_that_a_successor_does_again_are_counted(tmp_path: Path) -> None:
+    """Its predecessor has committed, and has not said that the owners were let go."""
+    world = World(KINDS[0], tmp_path)
+    world.create()
+    with pytest.raises(Killed):
+        world.execute(DiesAt(lambda name: name == "kafka.writer.transaction.exit"))
+    world.clock.sleep(2)
+
+    result = world.execute()
+
+    assert result is not None
+    assert (result.phase, result.rounds, result.redone) == (ResetPhase.SUCCEEDED, 2, len(RESET))
+    assert "3 done again" in result.message
+
+
 def test_rounds_that_a_broker_cut_short_are_not_counted_as_done_again(tmp_path: Path) -> None:
     """Nothing was committed in them, so no record was delivered again."""
     world = World(KINDS[0], tmp_path)

@@ -177,6 +177,8 @@ class GroupReset:
                 replayed = self._pace.retrying(self._look_at_replay)
                 return self._end_replay(self._context.then) if replayed.is_over else None
             left = self._pace.retrying(self._recovery.left_to_do)
+            if self._recovery.is_committed:
+                self._state.redone += len(left)
             if left:
                 self._context.audit.prepare(self._journal.tell_waiting)
             self._rounds.run(left)
