@@ -64,7 +64,8 @@ def report(draft: Draft, current: OffsetResetStatus, run: Run) -> None:
     message = _progress_message(run, phase)
     if phase is ResetPhase.REPLAYING:
         message = replaying.message(run, draft.seen.replay)
-    if phase is ResetPhase.AWAITING_APPROVAL:
+    awaits_approval = plan_awaits_approval(run)
+    if awaits_approval:
         if draft.seen.no_effect:
             message = f"{message}. {draft.seen.no_effect}"
         if draft.seen.annotated:
@@ -79,7 +80,7 @@ def report(draft: Draft, current: OffsetResetStatus, run: Run) -> None:
     if waits_for:
         message = f"{message}. Waiting: {waits_for}"
     tell_phases(draft, run)
-    if phase is ResetPhase.AWAITING_APPROVAL:
+    if awaits_approval:
         draft.tell(EventType.NORMAL, phase.value, message, f"{draft.seen.run_id}/{phase.value}")
     draft.moving(phase.value, message)
     draft.complete_is(None, phase.value, message)
@@ -116,6 +117,8 @@ def _of_waves(journal: Sequence[Progress]) -> list[Progress]:
 def _progress_message(run: Run, phase: ResetPhase) -> str:
     run_id, whose, plan = run.request.run_id, _whose(run.request), run.plan or run.fleet
     match phase:
+        case ResetPhase.AWAITING_APPROVAL if not plan_awaits_approval(run):
+            return f"reset {run_id} of {whose} is approved ({_effect(plan)}), and a job is about to apply it"
         case ResetPhase.AWAITING_APPROVAL:
             return (
                 f"reset {run_id} of {whose} is planned ({_effect(plan)}); "
