@@ -14,15 +14,20 @@ from typing import Any
 
 import pytest
 
-from support.stored_documents import FOLDER, KINDS, RUN, Kind, of_version, recorded, version_of
+from support.stored_documents import FOLDER, KINDS, NOON, RUN, Kind, of_version, recorded, version_of
 from tidegate import versions
 from tidegate.control.codec import Unreadable, encode_value
 from tidegate.control.records import Hold
 from tidegate.control.records import Run as RunRecord
 from tidegate.jobs.errors import RunnerFailure
+from tidegate.kafka.model import TopicPartition
 from tidegate.offset_backup.manifest import BadManifest
+from tidegate.reset import config_map_store
 from tidegate.reset.config_map_store import CONFIG_MAP_LIMIT_BYTES, ConfigMapRunStore
 from tidegate.reset.document import NewerRun
+from tidegate.reset.model.progress import Progress
+from tidegate.reset.model.targets import PartitionOffset
+from tidegate.resources.reset import ResetPhase
 from tidegate.versions import NewerVersion
 
 ROOT = Path(__file__).parents[2]
@@ -284,6 +289,39 @@ def test_parts_that_are_not_known_are_never_in_the_way_of_a_run() -> None:
     assert store_of(api).begin_attempt() == RUN.attempt + 1
 
     assert "later.json" not in api.data
+
+
+def test_a_long_journal_makes_room_for_its_next_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a run of thousands of partitions has said of rounds that are over is never in the way of how it ends."""
+    api = OneConfigMap(KINDS["run"].write())
+    store = store_of(api)
+    pending = tuple(TopicPartition(f"topic-{number:08}", number) for number in range(100))
+    before = tuple(PartitionOffset(p.topic, p.partition, 7) for p in pending)
+    lines = [
+        Progress(
+            phase,
+            NOON,
+            RUN.attempt,
+            round=number,
+            pending=pending,
+            before=before if number == 1 else (),
+            releasing=("a", "b"),
+            putting_back="Overwritten" if number > 8 else "",
+        )
+        for number in range(1, 17)
+        for phase in (ResetPhase.PAUSING, ResetPhase.VERIFYING)
+    ]
+    monkeypatch.setattr(config_map_store, "CONFIG_MAP_LIMIT_BYTES", 50_000)
+
+    for line in lines:
+        store.append(line, attempt=RUN.attempt)
+
+    journal = store.load().journal[len(RUN.journal) :]
+    assert [(line.phase, line.round) for line in journal] == [(line.phase, line.round) for line in lines]
+    assert (journal[0].before, journal[0].pending) == (before, ())
+    first = next(line for line in journal if line.putting_back)
+    assert (first.round, first.pending) == (9, pending)
+    assert journal[-2:] == tuple(lines[-2:])
 
 
 def test_nothing_is_written_into_the_document_of_a_newer_version() -> None:

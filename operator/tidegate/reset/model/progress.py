@@ -61,6 +61,18 @@ class Progress:
     """Of a fleet in waves: the decision that no other group is begun."""
 
 
+def shortened(journal: Sequence[Progress]) -> tuple[Progress, ...]:
+    """Without the partitions and members of rounds that were followed by two others, for where there is no room: a
+    successor goes on from the last ones, and needs to know of the others only what was to be put back, and where the
+    group stood before."""
+    rounds = [line for line in journal if line.round > 0]
+    kept = {*rounds[-2:], *[line for line in rounds if line.putting_back][:1]}
+    return tuple(
+        line if line.round == 0 or line in kept else replace(line, releasing=(), pending=(), again=())
+        for line in journal
+    )
+
+
 def noted(journal: Sequence[Progress], progress: Progress) -> tuple[Progress, ...]:
     """The journal with one more line. A step that is tried again is in it once."""
     kept = tuple(journal)
