@@ -291,9 +291,11 @@ def test_parts_that_are_not_known_are_never_in_the_way_of_a_run() -> None:
     assert "later.json" not in api.data
 
 
-def test_a_long_journal_makes_room_for_its_next_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a run of thousands of partitions has said of rounds that are over is never in the way of how it ends."""
-    api = OneConfigMap(KINDS["run"].write())
+def test_a_run_that_has_room_to_begin_has_room_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of partitions, reset in many rounds and then put back in many: the first line of it has just fitted."""
+    document = KINDS["run"].write()
+    del document["data"]["result.json"]
+    api = OneConfigMap(document)
     store = store_of(api)
     pending = tuple(TopicPartition(f"topic-{number:08}", number) for number in range(100))
     before = tuple(PartitionOffset(p.topic, p.partition, 7) for p in pending)
@@ -303,25 +305,31 @@ def test_a_long_journal_makes_room_for_its_next_line(monkeypatch: pytest.MonkeyP
             NOON,
             RUN.attempt,
             round=number,
-            pending=pending,
-            before=before if number == 1 else (),
+            pending=pending if number < 16 else pending[:1],
+            before=before if (number, phase) == (1, ResetPhase.PAUSING) else (),
             releasing=("a", "b"),
             putting_back="Overwritten" if number > 8 else "",
         )
         for number in range(1, 17)
         for phase in (ResetPhase.PAUSING, ResetPhase.VERIFYING)
     ]
-    monkeypatch.setattr(config_map_store, "CONFIG_MAP_LIMIT_BYTES", 50_000)
+    store.append(lines[0], attempt=RUN.attempt)
+    size = sum(len(value.encode()) for value in api.data.values())
+    monkeypatch.setattr(config_map_store, "CONFIG_MAP_LIMIT_BYTES", size + 32 * 120)
 
-    for line in lines:
+    for line in lines[1:]:
         store.append(line, attempt=RUN.attempt)
 
     journal = store.load().journal[len(RUN.journal) :]
     assert [(line.phase, line.round) for line in journal] == [(line.phase, line.round) for line in lines]
     assert (journal[0].before, journal[0].pending) == (before, ())
-    first = next(line for line in journal if line.putting_back)
-    assert (first.round, first.pending) == (9, pending)
-    assert journal[-2:] == tuple(lines[-2:])
+    assert {p for line in journal if line.putting_back for p in line.pending} == set(pending)
+    assert journal[-1] == lines[-1]
+
+    assert RUN.result is not None
+    result = replace(RUN.result, before=before)
+    store.finish(result, attempt=RUN.attempt)
+    assert store.load().result == result
 
 
 def test_nothing_is_written_into_the_document_of_a_newer_version() -> None:

@@ -282,9 +282,10 @@ class ConfigMapRunStore(DocumentStore):
             if run.evidence is not None and run.evidence != left_out(run.evidence):
                 # It must never be in the way of the run.
                 return self._encode(replace(run, evidence=left_out(run.evidence)), stored)
-            if run.journal != shortened(run.journal):
+            shorter = shortened(run.journal, is_over=run.result is not None)
+            if run.journal != shorter:
                 # Nor the beginning of its journal of its end.
-                return self._encode(replace(run, journal=shortened(run.journal)), stored)
+                return self._encode(replace(run, journal=shorter), stored)
             worst = ", ".join(f"{k} {n:,} bytes" for k, n in sorted(sizes.items(), key=lambda i: -i[1]) if n > 1024)
             raise DocumentTooLarge(
                 f"the run does not fit into {self.location}, which takes {CONFIG_MAP_LIMIT_BYTES:,} bytes: {worst}. "
