@@ -660,6 +660,17 @@ def test_the_status_says_what_a_run_waits_for() -> None:
     assert said.message.endswith("Waiting: Kafka does not answer: no route")
 
 
+def test_the_status_says_that_a_run_is_being_rolled_back() -> None:
+    back = Progress(ResetPhase.VERIFYING, NOW, 1, round=2, putting_back="Overwritten", message="owners still go on")
+    run = replace(APPLYING, journal=(*APPLYING.journal, back))
+
+    decision = decide(under_way(run=run, runner=RUNNING))
+
+    said = find_condition(decision.status.conditions, "Complete")
+    assert said is not None
+    assert said.message == "reset one of group payments: Verifying, it is being rolled back: owners still go on"
+
+
 @pytest.mark.parametrize("line", [None, WAITS_FOR_ITS_TURN])
 def test_nobody_is_asked_to_approve_what_is_approved(line: Progress | None) -> None:
     journal = (*AWAITING.journal, *([line] if line is not None else ()))
