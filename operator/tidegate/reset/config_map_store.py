@@ -284,7 +284,6 @@ class ConfigMapRunStore(DocumentStore):
                 return self._encode(replace(run, evidence=left_out(run.evidence)), stored)
             shorter = shortened(run.journal, is_over=run.result is not None)
             if run.journal != shorter:
-                # Nor the beginning of its journal of its end.
                 return self._encode(replace(run, journal=shorter), stored)
             worst = ", ".join(f"{k} {n:,} bytes" for k, n in sorted(sizes.items(), key=lambda i: -i[1]) if n > 1024)
             raise DocumentTooLarge(
