@@ -1374,7 +1374,7 @@ class FakeConsumer:
     (franz-go). ``fetches_after_s``: how long after it was given a partition it asks where to begin (KIP-848 groups).
     ``commits_all``: auto-commit writes also what did not change (Java). ``managed``: it runs the agent
     (``agents/contract``), which takes ``drain_s`` from the hold to its ack. ``begins_at_end``: without a committed
-    offset it begins at the log's end (``auto.offset.reset=latest``).
+    offset, or with one that retention has passed, it begins at the log's end (``auto.offset.reset=latest``).
     """
 
     kafka: FakeKafka
@@ -1514,7 +1514,7 @@ class FakeConsumer:
                         self._commit({partition: self._positions[partition]})
                     self._ack(partition, epoch)
             elif partition in self._closing:
-                if self.kafka._undecided(self.group_id) & {partition}:
+                if self.waits and partition in self.kafka._undecided(self.group_id):
                     continue
                 commit = self.kafka._offsets_of(self.group_id).get(partition)
                 del self._closing[partition]
@@ -1704,7 +1704,8 @@ class FakeConsumer:
     def _begin(self, partition: TopicPartition, committed: int | None) -> None:
         log = self.kafka._log(partition)
         begin = log.end if self.begins_at_end else log.start
-        offset = committed if committed is not None else begin
+        # OFFSET_OUT_OF_RANGE is as good as none.
+        offset = committed if committed is not None and committed >= log.start else begin
         self._unstarted.discard(partition)
         self._positions[partition] = offset
         self._committed[partition] = offset

@@ -14,15 +14,20 @@ from typing import Any
 
 import pytest
 
-from support.stored_documents import FOLDER, KINDS, RUN, Kind, of_version, recorded, version_of
+from support.stored_documents import FOLDER, KINDS, NOON, RUN, Kind, of_version, recorded, version_of
 from tidegate import versions
 from tidegate.control.codec import Unreadable, encode_value
 from tidegate.control.records import Hold
 from tidegate.control.records import Run as RunRecord
 from tidegate.jobs.errors import RunnerFailure
+from tidegate.kafka.model import TopicPartition
 from tidegate.offset_backup.manifest import BadManifest
+from tidegate.reset import config_map_store
 from tidegate.reset.config_map_store import CONFIG_MAP_LIMIT_BYTES, ConfigMapRunStore
 from tidegate.reset.document import NewerRun
+from tidegate.reset.model.progress import Progress
+from tidegate.reset.model.targets import PartitionOffset
+from tidegate.resources.reset import ResetPhase
 from tidegate.versions import NewerVersion
 
 ROOT = Path(__file__).parents[2]
@@ -284,6 +289,47 @@ def test_parts_that_are_not_known_are_never_in_the_way_of_a_run() -> None:
     assert store_of(api).begin_attempt() == RUN.attempt + 1
 
     assert "later.json" not in api.data
+
+
+def test_a_run_that_has_room_to_begin_has_room_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of partitions, reset in many rounds and then put back in many: the first line of it has just fitted."""
+    document = KINDS["run"].write()
+    del document["data"]["result.json"]
+    api = OneConfigMap(document)
+    store = store_of(api)
+    pending = tuple(TopicPartition(f"topic-{number:08}", number) for number in range(100))
+    before = tuple(PartitionOffset(p.topic, p.partition, 7) for p in pending)
+    lines = [
+        Progress(
+            phase,
+            NOON,
+            RUN.attempt,
+            round=number,
+            pending=pending if number < 16 else pending[:1],
+            before=before if (number, phase) == (1, ResetPhase.PAUSING) else (),
+            releasing=("a", "b"),
+            putting_back="Overwritten" if number > 8 else "",
+        )
+        for number in range(1, 17)
+        for phase in (ResetPhase.PAUSING, ResetPhase.VERIFYING)
+    ]
+    store.append(lines[0], attempt=RUN.attempt)
+    size = sum(len(value.encode()) for value in api.data.values())
+    monkeypatch.setattr(config_map_store, "CONFIG_MAP_LIMIT_BYTES", size + 32 * 120)
+
+    for line in lines[1:]:
+        store.append(line, attempt=RUN.attempt)
+
+    journal = store.load().journal[len(RUN.journal) :]
+    assert [(line.phase, line.round) for line in journal] == [(line.phase, line.round) for line in lines]
+    assert (journal[0].before, journal[0].pending) == (before, ())
+    assert {p for line in journal if line.putting_back for p in line.pending} == set(pending)
+    assert journal[-1] == lines[-1]
+
+    assert RUN.result is not None
+    result = replace(RUN.result, before=before)
+    store.finish(result, attempt=RUN.attempt)
+    assert store.load().result == result
 
 
 def test_nothing_is_written_into_the_document_of_a_newer_version() -> None:

@@ -41,6 +41,7 @@ from tidegate.reset.document import (
     StoreUnavailable,
 )
 from tidegate.reset.evidence import left_out
+from tidegate.reset.model.progress import shortened
 from tidegate.reset.model.request import RunRequest
 from tidegate.reset.store import Run, RunNotFound, StaleAttempt
 from tidegate.versions import RUN, VERSION, NewerVersion, check, said
@@ -281,6 +282,9 @@ class ConfigMapRunStore(DocumentStore):
             if run.evidence is not None and run.evidence != left_out(run.evidence):
                 # It must never be in the way of the run.
                 return self._encode(replace(run, evidence=left_out(run.evidence)), stored)
+            shorter = shortened(run.journal, is_over=run.result is not None)
+            if run.journal != shorter:
+                return self._encode(replace(run, journal=shorter), stored)
             worst = ", ".join(f"{k} {n:,} bytes" for k, n in sorted(sizes.items(), key=lambda i: -i[1]) if n > 1024)
             raise DocumentTooLarge(
                 f"the run does not fit into {self.location}, which takes {CONFIG_MAP_LIMIT_BYTES:,} bytes: {worst}. "

@@ -11,10 +11,10 @@ of any group without members.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from typing import Final
 
 from tidegate.kafka.model import TopicPartition
-from tidegate.reset.model.plan import Plan
 
 _ROUND_BITS: Final = 8
 _RUN_BITS: Final = 52
@@ -32,9 +32,9 @@ def is_marker_group(group_id: str) -> bool:
     return group_id.startswith(_PREFIX)
 
 
-def marker_partition(plan: Plan) -> TopicPartition:
-    """A partition that exists: the plan's first."""
-    return min(p.topic_partition for p in plan.partitions)
+def marker_partition(partitions: Iterable[TopicPartition]) -> TopicPartition | None:
+    """Of a plan's partitions that exist, the first; ``None`` where there is none."""
+    return min(partitions, default=None)
 
 
 def marker_offset(run_uid: str, round_number: int) -> int:

@@ -32,10 +32,11 @@ from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.model.progress import Progress
 from tidegate.reset.model.request import ApplySettings, RunRequest, Selection, Until
 from tidegate.reset.model.result import RunResult
-from tidegate.reset.model.targets import FromFile, PartitionOffset
+from tidegate.reset.model.targets import FromFile, PartitionOffset, Undo
 from tidegate.reset.planning.counts import gather_counts
 from tidegate.reset.planning.planner import make_plan
 from tidegate.reset.runs import job
+from tidegate.reset.runs.request import undo_target
 from tidegate.reset.store import StaleAttempt
 from tidegate.resources.connection import GroupKind, Support
 from tidegate.resources.reset import ResetPhase, Way
@@ -77,6 +78,19 @@ class Process:
             self.dead = True
             raise Killed
         return answer
+
+
+class DiesAt(Process):
+    """A writer that dies just before its first call of a name that is ``at``."""
+
+    def __init__(self, at: Callable[[str], bool]) -> None:
+        super().__init__()
+        self._at = at
+
+    def call(self, name: str, do: Callable[[], Any]) -> Any:
+        if not self.dead and self._at(name):
+            self.dies_at = len(self.calls) + 1
+        return super().call(name, do)
 
 
 @dataclass
@@ -257,7 +271,10 @@ class World:
             run_id="1",
             group_id=GROUP,
             connection=Connection("nowhere:9092"),
-            selections=(Selection(TOPIC, frozenset(p.partition for p in self.targets)),),
+            selections=tuple(
+                Selection(topic, frozenset(p.partition for p in self.targets if p.topic == topic))
+                for topic in sorted({p.topic for p in self.targets})
+            ),
             target=FromFile(rows, "test"),
             settings=ApplySettings(deadline=self.clock.now() + deadline, **settings),
             until=until,
@@ -632,6 +649,32 @@ def test_a_successor_that_cannot_look_does_not_say_that_nothing_was_changed(tmp_
     assert result is not None
     assert (result.phase, result.reason) == (ResetPhase.FAILED, "NotPutBack")
     assert "Nothing was changed" not in result.message
+
+
+@pytest.mark.parametrize("settled", [False, True], ids=["its successor", "the operator"])
+def test_a_run_that_could_not_be_looked_up_can_be_undone(settled: bool, tmp_path: Path) -> None:
+    """Its group's turn is known, and the coordinator of its transactions does not answer any more."""
+    world = World(KINDS[3], tmp_path)
+    world.create(deadline=timedelta(seconds=60))
+    with pytest.raises(Killed):
+        world.execute(DiesAt(lambda name: name == "kafka.writer.transaction.exit"))
+    world.clock.sleep(2)
+    before = {b.topic_partition: b.offset for line in world.store.load().journal for b in line.before}
+    assert before.keys() == set(RESET)
+
+    away = Outage(world.clock, 0, 1000.0, when=lambda name: name.endswith("writer.fence"))
+    if settled:
+        kafka: Any = Mortal(world.kafka, away, "kafka")
+        result = job.settle(world.store, kafka, world.clock, reason="Deleted", message="the policy was deleted")
+    else:
+        result = world.execute(away)
+
+    assert result is not None
+    assert (result.phase, result.reason) == (ResetPhase.FAILED, "NotPutBack")
+    assert "`to: {undo: 1}`" in result.message
+    undo = undo_target("1", world.store.load())
+    assert isinstance(undo, Undo)
+    assert {b.topic_partition: b.offset for b in undo.before} == before
 
 
 @pytest.mark.parametrize(("away_s", "dies"), [(3.0, True), (60.0, False)])
@@ -1442,14 +1485,19 @@ def test_an_owner_that_was_made_to_leave_in_a_rebalance_of_others_is_made_to_lea
     world.check_reset(at_most=3)
 
 
+MANAGED_NOT_WAITING = Kind("managed-not-waiting", Way.GATED, consumer=(("managed", True), ("waits", False)))
+"""librdkafka with ``isolation.level=read_uncommitted``: its agent is told what is committed, decided or not."""
+
+
+@pytest.mark.parametrize("kind", [KINDS[3], MANAGED_NOT_WAITING], ids=lambda k: k.name)
 @pytest.mark.parametrize("committed", [True, False])
-def test_an_unknown_outcome_is_looked_up(committed: bool, tmp_path: Path) -> None:
-    world = World(KINDS[3], tmp_path)
+def test_an_unknown_outcome_is_looked_up(committed: bool, kind: Kind, tmp_path: Path) -> None:
+    world = World(kind, tmp_path)
     world.create()
     world.kafka.lose_commit_answer(committed=committed)
     result = world.execute()
     assert result is not None
-    assert result.phase is ResetPhase.SUCCEEDED
+    assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, kind.way)
     world.settle()
     world.check_reset()
 
@@ -1463,6 +1511,21 @@ def test_a_moving_coordinator_costs_time_only(tmp_path: Path) -> None:
     assert result.phase is ResetPhase.SUCCEEDED
     world.settle()
     world.check_reset()
+
+
+def test_partitions_that_a_successor_does_again_are_counted(tmp_path: Path) -> None:
+    """Its predecessor has committed, and has not said that the owners were let go."""
+    world = World(KINDS[0], tmp_path)
+    world.create()
+    with pytest.raises(Killed):
+        world.execute(DiesAt(lambda name: name == "kafka.writer.transaction.exit"))
+    world.clock.sleep(2)
+
+    result = world.execute()
+
+    assert result is not None
+    assert (result.phase, result.rounds, result.redone) == (ResetPhase.SUCCEEDED, 2, len(RESET))
+    assert "3 done again" in result.message
 
 
 def test_rounds_that_a_broker_cut_short_are_not_counted_as_done_again(tmp_path: Path) -> None:
@@ -1718,6 +1781,28 @@ def test_nobody_is_waited_for_where_there_is_nobody_or_nothing_to_read(tmp_path:
     assert (result.phase, result.begun, result.waiting) == (ResetPhase.SUCCEEDED, 0, 0)
 
 
+def test_a_log_that_is_deleted_beyond_a_target_as_that_is_committed_is_told(tmp_path: Path) -> None:
+    """By retention. Its owner begins at the log's end, as it is set up, and commits from there."""
+    world = World(KINDS[0], tmp_path)
+    for consumer in world.consumers:
+        consumer.begins_at_end = True
+    cut = RESET[0]
+    world.create()
+
+    def retain() -> None:
+        world.kafka.delete_records(cut, world.targets[cut] + 20)
+
+    result = world.execute(
+        Outage(world.clock, 0, 0.0, began=retain, when=lambda name: name == "kafka.writer.transaction.commit")
+    )
+
+    assert result is not None
+    assert world.starts_at_target(cut) == 0
+    assert (result.phase, result.begun, result.waiting) == (ResetPhase.SUCCEEDED, 2, 1)
+    assert result.unread[0].startswith(str(cut))
+    assert f"the log of 1 partition(s), e.g. {cut}, has been deleted beyond the target by now" in result.message
+
+
 def _assigned_to_itself(world: World, every_s: float = 5.0) -> dict[TopicPartition, int]:
     """The members are gone; one consumer has assigned itself all partitions, and commits its position now and then.
 
@@ -1824,6 +1909,90 @@ def test_a_plan_whose_topic_was_removed_meanwhile_is_refused(made_anew: bool, tm
     assert f"deleted or recreated since the plan was made: {TOPIC}. Nothing was changed" in result.message
 
 
+GONE = TopicPartition("alerts", 0)
+"""The first partition of a plan, which has the run's marker; nobody owns it."""
+
+
+def _with_another_topic(folder: Path, before: int | None = 30) -> World:
+    world = World(KINDS[0], folder)
+    world.kafka.create_topic(GONE.topic, 1)
+    world.kafka.fill(GONE.topic, 50)
+    if before is not None:
+        world.kafka.commit_directly(GROUP, {GONE: before})
+    world.targets[GONE] = 10
+    world.create(deadline=timedelta(minutes=2))
+    return world
+
+
+@pytest.mark.parametrize("made_anew", [True, False], ids=["made anew", "deleted"])
+@pytest.mark.parametrize("dies", [True, False], ids=["dies", "lives"])
+def test_a_topic_that_goes_in_mid_run_keeps_no_other_from_being_put_back(
+    dies: bool, made_anew: bool, tmp_path: Path
+) -> None:
+    """Kafka forgets what was committed in it, the run's marker included, and takes no commit of it any more."""
+    world = _with_another_topic(tmp_path)
+    before = world.kafka.committed(GROUP)
+
+    def remove() -> None:
+        world.kafka.delete_topic(GONE.topic)
+        if made_anew:
+            world.kafka.create_topic(GONE.topic, 1)
+            world.kafka.fill(GONE.topic, 5)
+
+    if dies:
+        with pytest.raises(Killed):
+            world.execute(DiesAt(lambda name: name == "kafka.writer.transaction.exit"))
+        world.clock.sleep(2)
+        remove()
+        result = world.execute()
+    else:
+        result = world.execute(Outage(world.clock, 0, 0.0, began=remove, when=is_verifying(world)))
+
+    assert result is not None
+    assert (result.phase, result.reason) == (ResetPhase.ROLLED_BACK, "PlanOutdated")
+    assert f"recreated since the plan was made: {GONE.topic}" in result.message
+    assert f"1 partition(s), e.g. {GONE}, of topics that were deleted or recreated meanwhile are left" in result.message
+    assert world.clock.monotonic() - world.started_s < 60
+    after = world.kafka.committed(GROUP)
+    assert GONE not in after
+    assert all(after[p] >= before[p] for p in RESET)
+
+
+def test_a_partition_whose_offset_somebody_deletes_is_put_back_with_the_others(tmp_path: Path) -> None:
+    """Nobody subscribes to its topic, so Kafka lets it be deleted; it is nobody's progress."""
+    world = _with_another_topic(tmp_path, before=30)
+
+    def delete() -> None:
+        if not any(line.putting_back for line in world.store.load().journal):
+            world.kafka._groups[GROUP].committed.pop(GONE, None)
+            world.clock.after(0.2, delete)
+
+    result = world.execute(Outage(world.clock, 0, 0.0, began=delete, when=is_verifying(world)))
+
+    assert result is not None
+    assert (result.phase, result.reason) == (ResetPhase.ROLLED_BACK, "Overwritten")
+    assert world.kafka.committed(GROUP)[GONE] == 30
+
+
+def test_where_the_only_topic_goes_in_mid_run_nothing_is_put_back(tmp_path: Path) -> None:
+    world = World(KINDS[0], tmp_path)
+    for consumer in world.consumers:
+        consumer.close()
+    world.create(deadline=timedelta(minutes=2))
+    with pytest.raises(Killed):
+        world.execute(DiesAt(lambda name: name == "kafka.writer.transaction.exit"))
+    world.clock.sleep(2)
+    world.producing = False
+    world.kafka.delete_topic(TOPIC)
+
+    result = world.execute()
+
+    assert result is not None
+    assert (result.phase, result.reason) == (ResetPhase.ROLLED_BACK, "PlanOutdated")
+    assert "0 committed offset(s) were put back; 3 partition(s)" in result.message
+    assert world.kafka.committed(GROUP) == {}
+
+
 def test_a_broker_that_lags_makes_no_plan_outdated(tmp_path: Path) -> None:
     """Of the same topic it shows fewer partitions than were planned: they are there all the same."""
     world = World(KINDS[3], tmp_path)
@@ -1897,6 +2066,76 @@ def test_settle_puts_back_what_a_dead_writer_committed(tmp_path: Path) -> None:
     assert (result.phase, result.reason) == (ResetPhase.ROLLED_BACK, "Deleted")
     assert all(world.kafka.committed(GROUP)[p] >= before[p] for p in RESET)
     world.settle()
+    world.check_nothing_missing()
+
+
+def test_a_clock_that_is_set_keeps_no_offset_from_being_put_back(tmp_path: Path) -> None:
+    world = World(KINDS[3], tmp_path)
+    world.create()
+    before = world.kafka.committed(GROUP)
+    with pytest.raises(Killed):
+        world.execute(DiesAt(lambda name: name == "kafka.writer.transaction.exit"))
+    world.clock.sleep(2)
+
+    def set_clock() -> None:
+        world.clock._start += timedelta(hours=1)
+
+    outage = Outage(world.clock, 0, 0.0, began=set_clock, when=lambda name: name == "kafka.writer.transaction.send")
+    kafka: Any = Mortal(world.kafka, outage, "kafka")
+    result = job.settle(world.store, kafka, world.clock, reason="Deleted", message="the policy was deleted")
+
+    assert outage.until_s is not None
+    assert result.phase is ResetPhase.ROLLED_BACK, result
+    assert all(world.kafka.committed(GROUP)[p] >= before[p] for p in RESET)
+
+
+def test_a_fence_does_not_wait_for_a_kafka_that_is_away(tmp_path: Path) -> None:
+    """Its run may be deleted meanwhile, or abandoned, which the same pass has to see to."""
+    world = World(MANAGED_NOT_WAITING, tmp_path)
+    world.create(deadline=timedelta(hours=24))
+    with pytest.raises(Killed):
+        world.execute(DiesAt(lambda name: name == "kafka.writer.transaction.exit"))
+    kafka: Any = Mortal(world.kafka, Outage(world.clock, 1, 4000.0), "kafka")
+    began_s = world.clock.monotonic()
+
+    with pytest.raises(Unavailable):
+        job.fence(world.store, kafka, world.clock)
+
+    assert world.clock.monotonic() - began_s < 60  # of the simulation
+    job.fence(world.store, world.kafka, world.clock)
+    assert not list(world.kafka.control.topics.gates.of_group(GROUP))
+
+
+GOES_BACK_ONCE = [k for k in KINDS if k.name in ("cooperative", "consumer", "managed-eager")]
+"""What shows of a ``Barrier`` later does not tell whether an owner kept its position."""
+
+
+@pytest.mark.parametrize("kind", GOES_BACK_ONCE, ids=lambda k: k.name)
+def test_what_a_dead_writer_has_put_back_is_not_put_back_again(kind: Kind, tmp_path: Path) -> None:
+    """Its owners have gone on from there since."""
+    world = World(kind, tmp_path)
+    world.create()
+    with pytest.raises(Killed):
+        world.execute(DiesAt(lambda name: name == "kafka.writer.transaction.exit"))
+    world.clock.sleep(2)
+
+    def watches(name: str) -> bool:
+        last = world.store.load().journal[-1]
+        return name == "kafka.committed" and last.putting_back != "" and last.phase is ResetPhase.VERIFYING
+
+    process = DiesAt(watches)
+    kafka: Any = Mortal(world.kafka, process, "kafka")
+    with pytest.raises(Killed):
+        job.settle(world.store, kafka, world.clock, reason="Deleted", message="the policy was deleted")
+    world.clock.sleep(60)
+    seen, again_s = world.kafka.committed(GROUP), world.clock.monotonic()
+
+    result = job.settle(world.store, world.kafka, world.clock, reason="Deleted", message="the policy was deleted")
+
+    assert (result.phase, result.reason) == (ResetPhase.ROLLED_BACK, "Deleted")
+    world.settle()
+    assert not [b for c in world.consumers for b in c.began if b.at_s >= again_s]
+    assert all(world.kafka.committed(GROUP)[p] >= seen[p] for p in RESET)
     world.check_nothing_missing()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -23,6 +23,7 @@ from tidegate.reset.applying.claim import LEASE_S, GroupClaim, claimant
 from tidegate.reset.applying.gates import holder
 from tidegate.reset.applying.timing import Pace, Tuning
 from tidegate.reset.directory_store import DirectoryRunStore
+from tidegate.reset.marker import is_marker_group
 from tidegate.reset.model.request import ApplySettings, RunRequest, Selection
 from tidegate.reset.model.result import RunResult
 from tidegate.reset.model.targets import FromFile, PartitionOffset
@@ -490,6 +491,86 @@ def test_a_job_that_was_frozen_while_it_was_halted_applies_nothing_more(
     assert frozen
     assert a.stale, a.results
     assert not any(world.starts_at(p, target) for p, target in a.targets.items())
+
+
+class Unfinished(Process):
+    """A process that dies just before it stores its result."""
+
+    def call(self, name: str, do: Callable[[], Any]) -> Any:
+        if name == "store.finish":
+            self.dead = True
+        return super().call(name, do)
+
+
+def test_who_was_frozen_as_it_put_offsets_back_deletes_none_of_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The group had no offset before the first run. To delete one is no transaction, so Kafka fences nobody."""
+    world = World(EAGER, tmp_path)
+    for consumer in world.consumers:
+        consumer.close()
+    del world.kafka._groups[GROUP].committed[P[0]]
+    a, b = world.run("a", P[:1]), world.run("b", P[:1], BACK // 2)
+    world.begin(a, process=Unfinished())
+    world.clock.sleep(10)
+    assert world.kafka.committed(GROUP)[P[0]] == a.targets[P[0]]
+    committed, stale, frozen = FakeKafka.committed, list[StaleAttempt](), list[bool]()
+
+    def committed_late(kafka: FakeKafka, group_id: str, *args: Any, **kwargs: Any) -> Any:
+        seen = committed(kafka, group_id, *args, **kwargs)
+        if is_marker_group(group_id) and not frozen:
+            frozen.append(True)
+            [mine] = world.kafka.control.read().claims.queue(GROUP)
+            world.kafka.control.withdraw([mine.key])  # as if it had lapsed
+            world.begin(b)
+            world.clock.sleep(30)
+        return seen
+
+    def settle() -> None:
+        try:
+            job.settle(a.store, world.kafka, world.clock, reason="Deleted", message="its resource was deleted")
+        except StaleAttempt as late:
+            stale.append(late)
+
+    monkeypatch.setattr(FakeKafka, "committed", committed_late)
+    world.clock.start(settle)
+    world.clock.sleep(120)
+
+    assert frozen
+    assert b.result.phase is ResetPhase.SUCCEEDED
+    assert world.kafka.committed(GROUP)[P[0]] == b.targets[P[0]]
+    assert stale
+
+
+def test_who_was_frozen_as_it_watched_takes_nothing_of_the_next_run_for_progress(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(EAGER, tmp_path)
+    a, b = world.run("a", P[:2]), world.run("b", P[:2], BACK // 2)
+    committed, frozen = FakeKafka.committed, list[bool]()
+
+    def committed_late(kafka: FakeKafka, group_id: str, *args: Any, **kwargs: Any) -> Any:
+        journal = a.store.load().journal
+        if journal and journal[-1].phase is ResetPhase.VERIFYING and not frozen:
+            frozen.append(True)
+            renew = GroupClaim._renew
+            monkeypatch.setattr(GroupClaim, "_renew", lambda _: None)
+            [mine] = world.kafka.control.read().claims.queue(GROUP)
+            world.kafka.control.withdraw([mine.key])  # as if it had lapsed
+            world.begin(b)
+            world.clock.sleep(LEASE_S + 15)
+            monkeypatch.setattr(GroupClaim, "_renew", renew)
+        return committed(kafka, group_id, *args, **kwargs)
+
+    monkeypatch.setattr(FakeKafka, "committed", committed_late)
+    world.begin(a)
+    world.clock.sleep(120)
+
+    assert frozen
+    assert b.result.phase is ResetPhase.SUCCEEDED
+    assert not a.results, a.results
+    [stale] = a.stale
+    assert "another run has had the group since" in str(stale)
 
 
 @pytest.mark.parametrize("reason", ["\x1b[31mred\nline", "x" * 1024])

@@ -108,7 +108,7 @@ class Looks:
         self._seen = list(seen)
         self.pace = SimpleNamespace(clock=FakeClock(), tuning=Tuning(), is_over=False)
         self.state = RunState(PLAN, {P: TARGET, Q: TARGET}, gated=False, before={P: BEFORE, Q: BEFORE})
-        self.claim = SimpleNamespace(check=lambda: None)
+        self.claim = SimpleNamespace(confirm=lambda **_: None)
         self.times = SimpleNamespace(resumed={P: 0.0, Q: 0.0})
         self.kafka = SimpleNamespace(pending=lambda _, __: frozenset())
         self.view = self

@@ -78,6 +78,10 @@ MANUAL = replace(REQUEST, manual_approval=True)
 AWAITING = Run(MANUAL, 1, PLAN, (progress(ResetPhase.PLANNING), progress(ResetPhase.AWAITING_APPROVAL)))
 
 
+APPROVED = replace(AWAITING, approved=True)
+WAITS_FOR_ITS_TURN = Progress(ResetPhase.AWAITING_APPROVAL, NOW, 2, waits_for="another run has the group")
+
+
 def approved(run: Run) -> Approval:
     return Approval("yes", "uid-yes", NOW, "one", digest_of(run), "ann")
 
@@ -270,6 +274,26 @@ CASES = {
     "approved and noted: next launch, no fence": (
         under_way(run=replace(AWAITING, approved=True), runner=replace(DEAD, fenced=0)),
         Launch(f"{DOCUMENT}-2"),
+        None,
+        "AwaitingApproval",
+    ),
+    "approved, and the job that was to apply it died before it said anything: fence": (
+        under_way(
+            WORKING.model_copy(update={"application": f"{DOCUMENT}-2"}),
+            run=replace(APPROVED, attempt=2),
+            runner=DEAD,
+        ),
+        Fence(2),
+        None,
+        "AwaitingApproval",
+    ),
+    "approved, and the job that was to apply it died while it waited for its turn: fence": (
+        under_way(
+            WORKING.model_copy(update={"application": f"{DOCUMENT}-2"}),
+            run=replace(APPROVED, attempt=2, journal=(*AWAITING.journal, WAITS_FOR_ITS_TURN)),
+            runner=DEAD,
+        ),
+        Fence(2),
         None,
         "AwaitingApproval",
     ),
@@ -636,6 +660,31 @@ def test_the_status_says_what_a_run_waits_for() -> None:
     assert said.message.endswith("Waiting: Kafka does not answer: no route")
 
 
+def test_the_status_says_that_a_run_is_being_rolled_back() -> None:
+    back = Progress(ResetPhase.VERIFYING, NOW, 1, round=2, putting_back="Overwritten", message="owners still go on")
+    run = replace(APPLYING, journal=(*APPLYING.journal, back))
+
+    decision = decide(under_way(run=run, runner=RUNNING))
+
+    said = find_condition(decision.status.conditions, "Complete")
+    assert said is not None
+    assert said.message == "reset one of group payments: Verifying, it is being rolled back: owners still go on"
+
+
+@pytest.mark.parametrize("line", [None, WAITS_FOR_ITS_TURN])
+def test_nobody_is_asked_to_approve_what_is_approved(line: Progress | None) -> None:
+    journal = (*AWAITING.journal, *([line] if line is not None else ()))
+
+    decision = decide(under_way(run=replace(APPROVED, attempt=2, journal=journal), runner=RUNNING))
+
+    said = find_condition(decision.status.conditions, "Complete")
+    assert said is not None
+    assert "is approved" in said.message
+    assert "create an OffsetResetApproval" not in said.message
+    assert ("another run has the group" in said.message) == (line is not None)
+    assert not [h for h in decision.happenings if h.reason == "AwaitingApproval"]
+
+
 def test_undo_goes_to_where_the_owners_let_go() -> None:
     """Past what the first intent wrote down: the owners committed once more when they let go."""
     from tidegate.reset.model.targets import Undo
@@ -777,6 +826,21 @@ def test_a_job_that_never_begins_its_wave_is_not_started_for_ever() -> None:
     assert at_once.action == Launch(f"{DOCUMENT}-2")
     assert slower.action == Fence(6)
     assert isinstance(given_up.action, TakeOver)
+
+
+def test_a_job_that_never_begins_what_was_approved_is_not_started_for_ever() -> None:
+    run = APPROVED
+
+    at_once = decide(under_way(at_launch(1), run=run, runner=DEAD))
+    slower = decide(under_way(at_launch(6), run=run, runner=DEAD))
+    again = decide(under_way(at_launch(12), run=run, runner=replace(DEAD, died_at=NOW - timedelta(minutes=1))))
+    given_up = decide(under_way(at_launch(13), run=run, runner=replace(DEAD, fenced=13)))
+
+    assert at_once.action == Launch(f"{DOCUMENT}-2")
+    assert slower.action == Fence(6)
+    assert again.action == Launch(f"{DOCUMENT}-13")
+    assert isinstance(given_up.action, TakeOver)
+    assert given_up.action.reason == reasons.JOB_FAILED
 
 
 def test_waves_are_told_of_once_each_and_so_is_a_stop() -> None:

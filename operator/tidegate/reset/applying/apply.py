@@ -8,7 +8,7 @@ where this writer died.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Final, TypeVar
 
@@ -22,11 +22,11 @@ from tidegate.reset.applying.failures import FAILURES, overwritten_by, reason_of
 from tidegate.reset.applying.journal import as_tuple
 from tidegate.reset.applying.late_commits import LateCommits
 from tidegate.reset.applying.look_back import LookBack, look_back, summary
-from tidegate.reset.applying.plan_check import places_now
+from tidegate.reset.applying.plan_check import gone_topics, places_now
 from tidegate.reset.applying.recovery import Recovery
 from tidegate.reset.applying.replay import CONTINUED, RETURNED, Replayed, look
 from tidegate.reset.applying.round_runner import RoundRunner
-from tidegate.reset.applying.rounds import NO_PARTITIONS
+from tidegate.reset.applying.rounds import NO_PARTITIONS, Partitions
 from tidegate.reset.applying.timing import DeadlinePassed, NotReady, Tuning
 from tidegate.reset.applying.verify import Watched
 from tidegate.reset.applying.watch import TargetWatch
@@ -99,12 +99,13 @@ class GroupReset:
 
     def fence(self) -> None:
         """Only end what a dead writer left open, so that nobody waits for it. Another run that has the group has ended
-        the transaction by itself, and its own must not be."""
+        the transaction by itself, and its own must not be.
+
+        Tried once, since whoever asks may have to settle the run meanwhile. Raises ``KafkaFailure``."""
         try:
-            if self._pace.retrying(self._claim.take_now):
-                self._let_go_of_predecessors()
-            else:
-                self._pace.retrying(self._context.open_gates)
+            if self._claim.take_now():
+                self._commits.fence(insist=False)
+            self._context.open_gates()
         finally:
             self._commits.close()
 
@@ -176,6 +177,8 @@ class GroupReset:
                 replayed = self._pace.retrying(self._look_at_replay)
                 return self._end_replay(self._context.then) if replayed.is_over else None
             left = self._pace.retrying(self._recovery.left_to_do)
+            if self._recovery.is_committed:
+                self._state.redone += len(left)
             if left:
                 self._context.audit.prepare(self._journal.tell_waiting)
             self._rounds.run(left)
@@ -285,10 +288,13 @@ class GroupReset:
         except Fenced:
             raise
         except FAILURES as error:
+            if not self._state.told_before:
+                # An undo goes by it.
+                self._state.stood_at(self._journal.offsets_before())
             return self._result(
                 ResetPhase.FAILED,
                 "NotPutBack",
-                f"{message}. Whether anything was changed could not be looked up: {error}",
+                f"{message}. Whether anything was changed could not be looked up: {error}. {self._how_to_undo}",
             )
         return None
 
@@ -313,22 +319,22 @@ class GroupReset:
         targets, self._state.putting_back = self._state.targets, (reason, message)
         self._state.kept_position = False
         self._state.unverified = NO_PARTITIONS
+        begun = self._journal.put_back
+        if begun is not None:
+            theirs = targets.keys() - begun
         try:
-            if theirs:
-                # Of some it was only not certain that they begin at the target: they may stand there, or beyond.
-                seen = self._pace.retrying(lambda: self._view.committed(frozenset(theirs)))
-                theirs = frozenset(
-                    p for p in theirs if Watched(self._state.before.get(p), targets[p], seen.get(p)).is_old
-                )
-            places = {p: o for p, o in self._state.before.items() if p in targets and p not in theirs}
-            gone = ""
-            if self._context.plan.ends:
-                now = self._pace.retrying(lambda: places_now(self._context, places))
-                places, gone = now.offsets, now.note
-            without = [p for p in targets if p not in self._state.before and p not in theirs]
+            gone = self._pace.retrying(lambda: gone_topics(self._context))
+            self._commits.leave_out(gone)
+            theirs = self._pace.retrying(lambda: self._still_theirs(frozenset(theirs), targets))
+            before = {p: o for p, o in self._state.before.items() if p in targets and p not in theirs}
+            now = self._pace.retrying(lambda: places_now(self._context, before))
+            places = now.offsets
+            without = [p for p in targets if not (p in self._state.before or p in theirs or p.topic in gone)]
             self._state.targets = places
-            self._rounds.run(frozenset(places))
-            still = self._pace.retrying(lambda: self._commits.delete(without))
+            # What a predecessor has put back is not put back again: owners have gone on since.
+            left = frozenset(places) if begun is None else self._pace.retrying(self._recovery.left_to_do)
+            self._rounds.run(left)
+            still = self._pace.retrying(lambda: self._forgotten(without))
         except Fenced:
             raise
         except FAILURES as error:
@@ -337,12 +343,27 @@ class GroupReset:
                 "NotPutBack",
                 f"{message}. Putting the offsets back failed too: {error}. {self._how_to_undo}",
             )
-        note = f"{gone}; {len(still)} partition(s) had no commit before and keep the target" if still else gone
+        note = now.note
+        if still:
+            note += f"; {len(still)} partition(s) had no commit before and keep the target"
         if places and self._state.way is not Way.UNOWNED:
             note += "; what was read of them since the run began may be read again"
         return self._result(
             ResetPhase.ROLLED_BACK, reason, f"{message}. {len(places)} committed offset(s) were put back{note}"
         )
+
+    def _still_theirs(self, theirs: Partitions, targets: Mapping[TopicPartition, int]) -> Partitions:
+        """Of some it was only not certain that they begin at the target: they may stand there, or beyond. And an offset
+        that is gone is nobody's progress."""
+        seen, before = self._view.committed(theirs) if theirs else {}, self._state.before
+        old = frozenset(p for p in theirs if Watched(before.get(p), targets[p], seen.get(p)).is_old)
+        return old - (before.keys() - seen.keys())
+
+    def _forgotten(self, without: Collection[TopicPartition]) -> Collection[TopicPartition]:
+        """Those that keep their offsets. Brokers fence nobody who comes too late with this: it is no transaction."""
+        if without:
+            self._claim.confirm()
+        return self._commits.delete(without)
 
     @property
     def _how_to_undo(self) -> str:

@@ -202,13 +202,14 @@ class GroupClaim:
         if self._lost:
             raise ClaimLost(self._lost)
 
-    def confirm(self, *, anew: bool = False) -> None:
-        """Make sure that the run has the group still, where it could not renew its claim for a while.
+    def confirm(self, *, after_s: float = 2 * RENEW_S) -> None:
+        """Make sure that the run has the group still, where it could not renew its claim for so long: the process may
+        have been frozen. 0: also where it could; somebody may have ended the run since.
 
-        ``anew``: also where it could; somebody may have ended the run since. Raises ``ClaimLost`` and ``KafkaFailure``.
+        Raises ``ClaimLost`` and ``KafkaFailure``.
         """
         self.check()
-        if not anew and self._pace.clock.monotonic() - self._renewed_s < 2 * RENEW_S:
+        if self._pace.clock.monotonic() - self._renewed_s < after_s:
             return
         with self._lock:
             self._renew()

@@ -38,8 +38,9 @@ class RunCommits:
         self._run_uid = run_uid
         self._audit = audit
         self._dead_letters = dead_letters
+        self._partitions = plan.targets.keys()
         self._marker_group = marker.marker_group(plan.group_id)
-        self._marker_partition = marker.marker_partition(plan) if plan.partitions else None
+        self._marker_partition = marker.marker_partition(plan.targets)
         self._writer: OffsetWriter = kafka.writer(plan.group_id, transaction_timeout_s=pace.tuning.transaction_s)
 
     def close(self) -> None:
@@ -48,6 +49,14 @@ class RunCommits:
     def fence(self, *, insist: bool = True) -> None:
         """End what an earlier writer of this group left open. Raises ``Unavailable``, at once unless it ``insist``s."""
         self.pace.retrying(self._writer.fence) if insist else self._writer.fence()
+
+    def leave_out(self, topics: Collection[str]) -> bool:
+        """These topics are gone, and with them the marker where it was in one of them (returned): what it has told
+        nobody knows any more, and the next one is committed in another topic."""
+        lost = self._marker_partition is not None and self._marker_partition.topic in topics
+        if lost:
+            self._marker_partition = marker.marker_partition(p for p in self._partitions if p.topic not in topics)
+        return lost
 
     def commit(self, targets: Offsets, round_number: int, *, hold: Kept | None = None, again: bool = False) -> None:
         """One transaction; its offsets can be read when this returns. ``hold``: kept meanwhile. ``again``: it was made

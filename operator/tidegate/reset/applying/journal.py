@@ -57,6 +57,13 @@ class Journal:
         reason = next((entry.putting_back for entry in reversed(self.intents)), "")
         return reason if reason in (RETURNED, CONTINUED) else ""
 
+    @property
+    def put_back(self) -> Partitions | None:
+        """The partitions that a writer of the run has begun to put back; ``None``: none has."""
+        put_back = [e for e in self.intents if e.putting_back and e.putting_back not in (RETURNED, CONTINUED)]
+        # Those of later rounds are among those of the first; any of the lines may have been shortened.
+        return frozenset(p for entry in put_back for p in entry.pending) if put_back else None
+
     def tell_replaying(self) -> None:
         """From here on, and with these offsets from before the run."""
         self._append(

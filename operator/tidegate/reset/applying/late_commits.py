@@ -8,6 +8,7 @@ from typing import Final
 
 from tidegate.kafka.model import Group, GroupState, GroupType, Member, TopicPartition
 from tidegate.leading.joining import not_back
+from tidegate.reset.applying.claim import LEASE_S
 from tidegate.reset.applying.context import RunContext
 from tidegate.reset.applying.rounds import NO_PARTITIONS, Partitions
 from tidegate.reset.applying.verify import Watched
@@ -113,6 +114,7 @@ class LateCommits:
                 break
             clock.sleep(tuning.look_s)
         seen = self._view.committed(sending)
+        self._claim.confirm(after_s=LEASE_S)
         maybe = frozenset(p for p in sending & self._state.replaced.keys() & seen.keys() if self._is_old(p, seen[p]))
         old = self._taken_for_old(maybe)
         if old:
@@ -130,8 +132,8 @@ class LateCommits:
         joined_at: float | None = None
         old = NO_PARTITIONS
         while old != pending:
-            self._claim.check()
             seen = self._view.committed(pending)
+            self._claim.confirm(after_s=LEASE_S)
             old |= frozenset(p for p in pending & self._state.replaced.keys() if p in seen and self._is_old(p, seen[p]))
             now = clock.monotonic()
             if joined_at is None and (self._joins.is_over() or now > limit):
@@ -153,10 +155,10 @@ class LateCommits:
         looked_at = {p: _Taking(self._state.targets[p]) for p in pending}
         surely, maybe = set[TopicPartition](), set[TopicPartition]()
         while looked_at and clock.monotonic() <= limit:
-            self._claim.check()
             # In this order: what an owner commits as it gives a partition up comes before that shows.
             now = self._view.group()
             seen = self._view.committed(frozenset(looked_at))
+            self._claim.confirm(after_s=LEASE_S)
             at = clock.monotonic()
             missing, away = self._returning(now)
             rests = now.state is GroupState.STABLE

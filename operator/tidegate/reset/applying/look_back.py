@@ -18,11 +18,13 @@ _WHOSE_CHARS: Final = 200
 @dataclass(frozen=True, slots=True)
 class LookBack:
     """``waiting``: partitions with records to read of which it is not known that they are read from the target on, and
-    their owners. ``absent``: members that were made to leave a join and are not back."""
+    their owners. ``absent``: members that were made to leave a join and are not back. ``deleted``: partitions whose log
+    begins beyond the target by now."""
 
     begun: int
     waiting: Mapping[TopicPartition, Member | None]
     absent: tuple[Member, ...]
+    deleted: frozenset[TopicPartition] = frozenset()
 
     @property
     def unread(self) -> tuple[str, ...]:
@@ -39,12 +41,14 @@ def look_back(context: RunContext) -> LookBack:
     seen = context.view.committed(everything)
     begun = {p for p, target in context.state.targets.items() if seen.get(p, target) > target}
     begun |= context.sequences.went_on & everything
-    begun -= context.state.doubtful
+    ends = context.kafka.log_bounds(everything)
+    # Whoever came for the target after retention did begins where it is set up to, perhaps at the end.
+    deleted = frozenset(p for p, target in context.state.targets.items() if ends[p].earliest > target)
+    begun -= context.state.doubtful | deleted
     left = everything - begun
     waiting: dict[TopicPartition, Member | None] = {}
     if left:
         group = context.view.group(left)
-        ends = context.kafka.log_bounds(left)
         owned = {p: group.owner(p) for p in sorted(left)}
         hidden = group.hidden(left)
         waiting = {
@@ -52,7 +56,7 @@ def look_back(context: RunContext) -> LookBack:
             for p, owner in owned.items()
             if (owner is not None or p in hidden) and ends[p].latest > context.state.targets[p]
         }
-    return LookBack(len(begun), waiting, context.joins.left_behind())
+    return LookBack(len(begun), waiting, context.joins.left_behind(), deleted)
 
 
 def summary(context: RunContext, seen: LookBack | None) -> str:
@@ -70,6 +74,11 @@ def summary(context: RunContext, seen: LookBack | None) -> str:
     if seen is not None and seen.absent:
         names = ", ".join(f"{m.client_id} at {m.host}" for m in seen.absent[:3])
         said.append(f"{len(seen.absent)} member(s) not back yet: {names}")
+    if seen is not None and seen.deleted:
+        said.append(
+            f"the log of {len(seen.deleted)} partition(s), e.g. {min(seen.deleted)}, has been deleted beyond the "
+            "target by now: a consumer that had not begun there begins where auto.offset.reset says"
+        )
     if seen is not None and seen.waiting:
         said.append(f"{len(seen.waiting)} partition(s) not known to be read from there yet, e.g. {seen.unread[0]}")
     return "; ".join(said)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from tidegate.kafka.errors import Unavailable
@@ -38,12 +38,26 @@ class Places:
         return said
 
 
+def gone_topics(context: RunContext, names: Collection[str] | None = None) -> frozenset[str]:
+    """Of the plan's topics, or of those with these names, the ones that were deleted, or recreated, since it was made:
+    Kafka has forgotten all offsets that were committed in them. Raises ``KafkaFailure``."""
+    ids = {p.topic: p.topic_id for p in context.plan.partitions if names is None or p.topic in names}
+    topics = context.kafka.topics(ids.keys())
+    return frozenset(name for name, known in ids.items() if name not in topics or topics[name].topic_id != known)
+
+
+def check_topics(context: RunContext) -> None:
+    """Raises ``PlanOutdated`` where a topic is gone, or is another one by now, and ``KafkaFailure``."""
+    gone = gone_topics(context)
+    if gone:
+        raise PlanOutdated(f"deleted or recreated since the plan was made: {', '.join(sorted(gone))}")
+
+
 def places_now(context: RunContext, offsets: Mapping[TopicPartition, int]) -> Places:
     """A replay may last for days. An offset before the log's start would have consumers begin where they are set up to,
     at its end perhaps; one of a topic that is another by now means other records. Raises ``KafkaFailure``."""
-    topics = context.kafka.topics({p.topic for p in offsets})
-    ids = {p.topic: p.topic_id for p in context.plan.partitions}
-    there = {p: o for p, o in offsets.items() if p.topic in topics and topics[p.topic].topic_id == ids[p.topic]}
+    gone = gone_topics(context, {p.topic for p in offsets})
+    there = {p: o for p, o in offsets.items() if p.topic not in gone}
     try:
         starts = {p: bounds.earliest for p, bounds in context.kafka.log_bounds(list(there)).items()}
     except Unavailable:
@@ -60,12 +74,7 @@ def check_plan(context: RunContext) -> None:
     ``PlanOutdated`` and ``KafkaFailure``.
     """
     targets = context.state.targets
-    topics = context.kafka.topics({p.topic for p in context.plan.partitions})
-    changed = {
-        p.topic for p in context.plan.partitions if p.topic not in topics or topics[p.topic].topic_id != p.topic_id
-    }
-    if changed:
-        raise PlanOutdated(f"deleted or recreated since the plan was made: {', '.join(sorted(changed))}")
+    check_topics(context)
     bounds = context.kafka.log_bounds(list(targets))
     outside = [p for p, o in targets.items() if not bounds[p].earliest <= o <= bounds[p].latest]
     if outside:

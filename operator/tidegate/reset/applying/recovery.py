@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import GroupState, GroupType
 from tidegate.leading.groups import is_cooperative
 from tidegate.reset.applying.context import RunContext
 from tidegate.reset.applying.late_commits import LateCommits
-from tidegate.reset.applying.plan_check import check_plan
+from tidegate.reset.applying.plan_check import check_plan, gone_topics
 from tidegate.reset.applying.replay import CONTINUED
 from tidegate.reset.applying.rounds import NO_PARTITIONS, Partitions, Round
 from tidegate.reset.applying.state import Away
@@ -49,24 +51,26 @@ class Recovery:
             # A predecessor found it out, or its join was not held: another way is right for both.
             self._state.kept_position = True
         self._state.kept_after_leaving |= any(entry.way is Way.LEADING for entry in self._journal.intents)
+        gone = gone_topics(self._context)
+        may_be_committed = self._commits.leave_out(gone)
         # What is verified was seen to be decided.
         unknown = frozenset(last.pending) if last.phase is not ResetPhase.VERIFYING else NO_PARTITIONS
         if self._commits.hangs(unknown):
             if self._commits.is_known_aborted():
                 self._commits.drop_hanging(self._context.plan.targets)
             else:
-                self._make_again(last)
+                self._make_again(last, gone)
         self._found_round = self._commits.committed_round()
         self._commits.unsure = False
-        # A replay may last longer than the broker keeps the marker.
-        if self._found_round > 0 or self._journal.replay_began:
+        # A replay may last longer than the broker keeps the marker, and a deleted topic may have taken it along.
+        if self._found_round > 0 or self._journal.replay_began or may_be_committed:
             self._commits.any = True
             # Where a predecessor has committed nothing, the owners have gone on since: "before" is read anew.
             if not self._state.told_before:
                 self._state.stood_at(self._journal.offsets_before())
 
-    def _make_again(self, last: Progress) -> None:
-        """The last round's transaction, for what it may have left hanging."""
+    def _make_again(self, last: Progress, gone: Collection[str]) -> None:
+        """The last round's transaction, for what it may have left hanging. ``gone``: topics that are."""
         # Nothing tells how it was decided, but the run means the same as then. Where the group stood is needed also
         # if Kafka goes away, or the deadline passes, before this has taken effect.
         if not self._state.told_before:
@@ -76,7 +80,9 @@ class Recovery:
             offsets = self._context.plan.ends if last.putting_back == CONTINUED else self._journal.offsets_before()
             self._state.putting_back = self._state.putting_back or (last.putting_back, last.message)
         self._context.dead_letters.gather_again(self._state.before)
-        self._commits.commit({p: offsets[p] for p in last.pending if p in offsets}, last.round, again=True)
+        self._commits.commit(
+            {p: offsets[p] for p in last.pending if p in offsets and p.topic not in gone}, last.round, again=True
+        )
         self._made_again = True
 
     @property
@@ -113,7 +119,7 @@ class Recovery:
                 # Owners stand still behind closed gates; what is not decided yet they wait for by themselves.
                 self._context.open_gates(insist=False)
                 # A transaction that outlived its time-out looks as one that another writer has ended.
-                self._claim.confirm(anew=True)
+                self._claim.confirm(after_s=0.0)
                 self._commits.fence(insist=False)
                 self.recall()
                 if not begun and self._commits.any:
@@ -193,10 +199,14 @@ class Recovery:
     def _unmanaged_since(self, last: Progress) -> Partitions:
         """Behind gates that nobody has looked at after the commit: owners without the agent, who may have come before.
 
-        Whoever runs it has obeyed, or begins at the target.
+        Whoever runs it has obeyed, or begins at the target: unless it was this writer that was interrupted. It has
+        opened its gates before it knew that the targets can be read, and librdkafka reads offsets that are not decided
+        yet as they were before (``isolation.level=read_uncommitted``).
         """
         if last.way is not Way.GATED or last.phase is ResetPhase.VERIFYING:
             return NO_PARTITIONS
+        if last.attempt == self._journal.attempt:
+            return frozenset(last.pending)
         group = self._view.settled(frozenset(last.pending))
         managed = self._kafka.managed_members(self._group_id)
         unmanaged = frozenset(p for m in group.members if m.member_id not in managed for p in m.assignment)

@@ -8,6 +8,7 @@ from tidegate.kafka.errors import Unavailable
 from tidegate.reset.applying.context import RunContext
 from tidegate.reset.applying.failures import DidNotHold, NeedsAgents
 from tidegate.reset.applying.late_commits import LateCommits
+from tidegate.reset.applying.plan_check import check_topics
 from tidegate.reset.applying.recovery import Recovery
 from tidegate.reset.applying.rounds import MAX_ROUNDS, NO_PARTITIONS, Outcome, Partitions, Round
 from tidegate.reset.applying.steps import JoinNotHeld
@@ -23,6 +24,7 @@ class RoundRunner:
         self._watch = watch
         self._late_commits = late_commits
         self._recovery = recovery
+        self._context = context
         self._choice = WayChoice(context)
         self._state = context.state
         self._view = context.view
@@ -68,6 +70,9 @@ class RoundRunner:
         self._state.not_held = NO_PARTITIONS
         self._state.doubtful -= pending
         group, choice = self._choice.choose(pending)
+        if not self._state.putting_back:
+            # Long after the plan was checked, perhaps; and of an earlier round nothing is committed any more there.
+            check_topics(self._context)
         if self._state.plan.ends and not self._state.putting_back and choice.way not in (Way.GATED, Way.UNOWNED):
             raise NeedsAgents(choice.because)
         self._state.gated |= choice.way is Way.GATED

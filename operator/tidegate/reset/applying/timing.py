@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final, TypeVar
 
 from tidegate.clock import Clock
@@ -94,23 +94,29 @@ class Pace:
         self.clock = clock
         self.tuning = tuning
         self._deadline = deadline
+        self._extended: tuple[float, float] | None = None
+        """By how many seconds, and until when (monotonic)."""
         self.still_ours: Callable[[], None] = lambda: None
 
     @property
     def has_deadline(self) -> bool:
-        return self._deadline is not None
+        return self._deadline is not None or self._extended is not None
 
     def extend(self, seconds: float) -> None:
-        """A new deadline, that long from now."""
-        self._deadline = self.clock.now() + timedelta(seconds=seconds)
+        """A new deadline, that long from now, though the wall clock may be set meanwhile."""
+        self._extended = seconds, self.clock.monotonic() + seconds
 
     @property
     def is_over(self) -> bool:
+        if self._extended is not None:
+            return self.clock.monotonic() > self._extended[1]
         return self._deadline is not None and self.clock.now() > self._deadline
 
     def check(self) -> None:
         """Raises ``DeadlinePassed``, and what ``still_ours`` raises."""
         self.still_ours()
+        if self.is_over and self._extended is not None:
+            raise DeadlinePassed(f"it took longer than {self._extended[0]:.0f} s")
         if self.is_over:
             raise DeadlinePassed(f"the run's deadline {self._deadline:%Y-%m-%dT%H:%M:%SZ} has passed")
 
@@ -135,7 +141,7 @@ class Pace:
             try:
                 return call()
             except Unavailable:
-                if self._deadline is None:
+                if not self.has_deadline:
                     raise
                 self.check()
                 self.clock.sleep(self.tuning.retry_s)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.model import Group, GroupState, GroupType, TopicPartition
+from tidegate.reset.applying.claim import LEASE_S
 from tidegate.reset.applying.context import RunContext
 from tidegate.reset.applying.failures import DidNotHold
 from tidegate.reset.applying.first_commits import FirstCommits
@@ -92,11 +93,11 @@ class TargetWatch:
         first_commits = FirstCommits(self._may_have_kept_back(way, sending), self._state.replaced, unseen)
         doubtful = self._state.doubtful
         while True:
-            # What another run commits is not an owner's word.
-            self._claim.check()
             if opened:
                 opened = self._kafka.pending(self._group_id, opened)
             seen = self._view.committed(self._state.unverified)
+            # What another run commits is not an owner's word.
+            self._claim.confirm(after_s=LEASE_S)
             self._note_resumed(pending)
             replaced = self._state.replaced
             verdicts = {

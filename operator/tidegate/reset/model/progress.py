@@ -61,6 +61,25 @@ class Progress:
     """Of a fleet in waves: the decision that no other group is begun."""
 
 
+def shortened(journal: Sequence[Progress], *, is_over: bool) -> tuple[Progress, ...]:
+    """Without what nobody needs of its rounds any more, for where there is no room: a successor goes on from the last
+    one, and needs to know of the others only where the group stood before, and what was to be put back. ``is_over``:
+    there is none, as the run has its result. So a run that has room to begin has room to end.
+    """
+    rounds = [line for line in journal if line.round > 0]
+    back = [line for line in reversed(rounds) if line.putting_back]
+    kept = [*rounds[-1:], *([max(back, key=lambda line: len(line.pending))] if back else [])]
+
+    def short(line: Progress) -> Progress:
+        if is_over:
+            return replace(line, before=(), releasing=(), pending=(), again=())
+        if line.round == 0 or any(line is other for other in kept):
+            return line
+        return replace(line, releasing=(), pending=(), again=())
+
+    return tuple(map(short, journal))
+
+
 def noted(journal: Sequence[Progress], progress: Progress) -> tuple[Progress, ...]:
     """The journal with one more line. A step that is tried again is in it once."""
     kept = tuple(journal)

@@ -240,8 +240,6 @@ def _supervise(draft: Draft, current: OffsetResetStatus, run: Run, runner: Runne
         return _launch(draft, 1, runner.engine)
     if is_replaying(run):
         return _replay(draft, number, runner)
-    if _ended_well(run):
-        return _launch(draft, number + 1, runner.engine)
     # Whose jobs that ended for a pause have not died.
     tries = number - pauses(run)
     until = paused_until(run)
@@ -253,6 +251,9 @@ def _supervise(draft: Draft, current: OffsetResetStatus, run: Run, runner: Runne
             return draft.decide(TakeOver(ROLLOUT_STOPPED, why), again_after_s=seen.tick_s)
         if tries < seen.max_launches and _backoff_left_s(seen, runner, tries) <= 0:
             return _launch(draft, number + 1, runner.engine)
+    # One for which the last of the jobs that may plan it has made a plan is to be applied as well.
+    if _ended_well(run) and tries <= seen.max_launches and _backoff_left_s(seen, runner, tries) <= 0:
+        return _launch(draft, number + 1, runner.engine)
     if runner.status.state is RunnerState.LOST and not runner.started_here and run.attempt == 0:
         # Written down, and then this process's predecessor died before it could start it, or just after.
         return draft.decide(Launch(launch_name(seen.run_document, number)), again_after_s=seen.tick_s)
@@ -286,8 +287,16 @@ def _replay(draft: Draft, number: int, runner: RunnerSeen) -> Decision:
 
 
 def _ended_well(run: Run) -> bool:
-    """Whether the last job ended as it should: it made the plan that has been approved since."""
-    return run.approved and run.last is not None and run.last.phase is ResetPhase.AWAITING_APPROVAL
+    """Whether the last job that has begun ended as it should: it made the plan that has been approved since."""
+    last = run.last
+    return (
+        run.approved
+        and last is not None
+        and last.phase is ResetPhase.AWAITING_APPROVAL
+        and last.attempt == run.attempt
+        # Else it has begun to apply it.
+        and not last.waits_for
+    )
 
 
 def _backoff_left_s(seen: Seen, runner: RunnerSeen, tries: int) -> float:

@@ -192,7 +192,8 @@ def settle(
 
 
 def fence(store: RunStore, kafka: Kafka, clock: Clock) -> None:
-    """End what a dead writer of the run left open in Kafka, so that no consumer waits for it."""
+    """End what a dead writer of the run left open in Kafka, so that no consumer waits for it. Raises ``KafkaFailure``:
+    then it has to be done again."""
     run = store.load()
     if run.plan is not None and run.result is None:
         group_reset(store, run.attempt, kafka, clock, None).fence()

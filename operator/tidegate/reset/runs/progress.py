@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tidegate.kube.ports import EventType
+from tidegate.reset.applying.replay import CONTINUED, RETURNED
 from tidegate.reset.model.fleet import FleetCounts, FleetPlan, span
 from tidegate.reset.model.plan import Plan
 from tidegate.reset.model.progress import Progress
@@ -64,7 +65,8 @@ def report(draft: Draft, current: OffsetResetStatus, run: Run) -> None:
     message = _progress_message(run, phase)
     if phase is ResetPhase.REPLAYING:
         message = replaying.message(run, draft.seen.replay)
-    if phase is ResetPhase.AWAITING_APPROVAL:
+    awaits_approval = plan_awaits_approval(run)
+    if awaits_approval:
         if draft.seen.no_effect:
             message = f"{message}. {draft.seen.no_effect}"
         if draft.seen.annotated:
@@ -79,7 +81,7 @@ def report(draft: Draft, current: OffsetResetStatus, run: Run) -> None:
     if waits_for:
         message = f"{message}. Waiting: {waits_for}"
     tell_phases(draft, run)
-    if phase is ResetPhase.AWAITING_APPROVAL:
+    if awaits_approval:
         draft.tell(EventType.NORMAL, phase.value, message, f"{draft.seen.run_id}/{phase.value}")
     draft.moving(phase.value, message)
     draft.complete_is(None, phase.value, message)
@@ -116,6 +118,8 @@ def _of_waves(journal: Sequence[Progress]) -> list[Progress]:
 def _progress_message(run: Run, phase: ResetPhase) -> str:
     run_id, whose, plan = run.request.run_id, _whose(run.request), run.plan or run.fleet
     match phase:
+        case ResetPhase.AWAITING_APPROVAL if not plan_awaits_approval(run):
+            return f"reset {run_id} of {whose} is approved ({_effect(plan)}), and a job is about to apply it"
         case ResetPhase.AWAITING_APPROVAL:
             return (
                 f"reset {run_id} of {whose} is planned ({_effect(plan)}); "
@@ -126,6 +130,9 @@ def _progress_message(run: Run, phase: ResetPhase) -> str:
             return f"reset {run_id} of {whose} is being planned"
         case _:
             waves = next((line.message for line in reversed(run.journal) if line.wave and line.message), "")
+            back = next((line for line in run.journal if line.putting_back not in ("", RETURNED, CONTINUED)), None)
+            if back is not None:
+                return f"reset {run_id} of {whose}: {phase.value}, it is being rolled back: {back.message}"
             return f"reset {run_id} of {whose}: {phase.value} ({_effect(plan)}){f'; {waves}' if waves else ''}"
 
 
