@@ -110,6 +110,13 @@ class ManagedConsumer(client.Consumer):  # type: ignore[misc]
             topics,
             on_assign=_on_assign(driver, given.get("on_assign")),
             on_revoke=_on_revoke(driver, given.get("on_revoke")),
+        driver.is_subscribed = True
+
+    def unsubscribe(self) -> None:
+        super().unsubscribe()
+        driver = self._driven
+        if driver is not None:
+            driver.is_subscribed = False
             on_lost=_on_lost(driver, given.get("on_lost") or given.get("on_revoke")),
         )
 

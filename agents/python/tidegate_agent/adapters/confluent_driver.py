@@ -50,6 +50,8 @@ class Driver(ConsumerOffsets):
         self.taken_in_callback = False
         self._consumer: Callable[[], Any] = weakref.ref(consumer, self._collected)
         self._idle = threading.Event()
+        self.is_subscribed = False
+        """Whether it is a member of its group. The member id does not tell: with KIP-848 a client always has one."""
         self._idle.set()
         self._watched = False
         self._ended = False
@@ -325,7 +327,10 @@ class Driver(ConsumerOffsets):
                     self.core.failed(effect, time.monotonic())
             self._wake.set()
 
-        member = self._enter(client.Consumer.memberid, consumer) or ""
+        member = self._enter(client.Consumer.memberid, consumer) if self.is_subscribed else ""
+        if self.is_subscribed and not member:
+            # The group has expelled it: an ack without a member would speak for another one.
+            raise RuntimeError("whose the partitions are is not known")
         self.link.send_acks(self.core.group, member, effect.acks, effect.generation, done)
 
     def _watch(self, consumer: Any) -> None:
