@@ -102,6 +102,8 @@ class ControlLink:
 
     @property
     def known(self) -> Known:
+        self._clients: dict[str, Any] = {}
+        """Those that read, by what they are for."""
         return self._reading.known
 
     def ask(self, topics: Collection[str] = ()) -> int:
@@ -155,7 +157,10 @@ class ControlLink:
 
     def set_credentials(self, username: str, password: str) -> None:
         """What the application told its own client to use from now on."""
-        self._settings["sasl.username"], self._settings["sasl.password"] = username, password
+        with self._changed:
+            self._settings["sasl.username"], self._settings["sasl.password"] = username, password
+            for client in self._clients.values():
+                client.set_sasl_credentials(username, password)
         self._acks.set_credentials(username, password)
 
     def settle(self, until: float) -> None:
@@ -218,7 +223,8 @@ class ControlLink:
     def _keep(self) -> None:
         from confluent_kafka.admin import AdminClient
 
-        admin = AdminClient({**self._settings}, logger=client_log())
+        with self._changed:
+            admin = self._clients["keeper"] = AdminClient({**self._settings}, logger=client_log())
         answered, next_look = 0, 0.0
         while not self._stopped:
             with self._changed:
@@ -302,7 +308,6 @@ class ControlLink:
     def _read(self) -> None:
         with self._changed:
             self._changed.wait_for(lambda: self._stopped or self._wanted is not None)
-        consumer = plain(Consumer)(reader_settings(self._settings), logger=client_log())
         reading: tuple[str, int] | None = None
         with self._changed:
             # Begun again after a failure, the same topic is read from its start.
@@ -324,6 +329,8 @@ class ControlLink:
         finally:
             consumer.close()
 
+            settings = reader_settings(self._settings)
+            consumer = self._clients["reader"] = plain(Consumer)(settings, logger=client_log())
     def _wanted_reading(self) -> tuple[str, int] | None:
         with self._changed:
             return None if self._wanted is None else (self._wanted.topic_id, self._round)
@@ -341,6 +348,8 @@ class ControlLink:
                         # Looking at it takes a smaller right: the keeper does not notice.
                         self._troubles.say("reach", f"cannot read control topic {self._topic}: {error.str()}")
                     self._suspect()
+            with self._changed:
+                del self._clients["reader"]
                 continue
             if message.offset() < position:
                 self._suspect()
