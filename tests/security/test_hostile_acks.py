@@ -53,6 +53,23 @@ def test_groups_that_nobody_asks_about_leave_nothing_behind() -> None:
     assert topic.acks.heard, "somebody runs an agent, whatever it says"
 
 
+def test_groups_that_nobody_asks_about_take_no_memory() -> None:
+    gc.collect()
+    tracemalloc.start()
+    try:
+        acks = Acks()
+        acks.ask((MINE,))
+        acks.looked(0, 20_000, 100)
+        for number in range(20_000):
+            acks.take(AckKey(f"{number:06}" + "g" * 249, "orders", 0), Ack(1, 0, "m"), 0, number)
+        gc.collect()
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert held < MIB / 10
+
+
 def test_a_flood_takes_no_more_memory_than_is_allowed() -> None:
     """Names as long as they may be, of characters that take most."""
     gc.collect()

@@ -12,6 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -90,11 +91,19 @@ class ControlLink:
         """The newest time as of which what was read is known to have no gaps."""
         self._doubted = False
         self._position = -1
+        self._furthest = ("", 0)
+        """The id of the topic that is read, and the highest position that was reached in it, by whatever reading."""
+        self._rewound: tuple[str, int] | None = None
+        """The reading that went on from an earlier offset by itself, and so has missed something."""
+        self._cuts = 0
+        """Counts how often brokers have lost the end of the topic, after it was read."""
         self._was_at_end = False
         self._lost_at: float | None = None
         """When the control topic was found lost before anything of it had been read."""
         self._stopped = False
         self._threads: list[threading.Thread] = []
+        self._clients: dict[str, Any] = {}
+        """Those that read, by what they are for."""
         self._troubles = Troubles()
         self._acks = AckWriter(self._settings, acks_topic, self._changed, self._troubles)
 
@@ -155,7 +164,10 @@ class ControlLink:
 
     def set_credentials(self, username: str, password: str) -> None:
         """What the application told its own client to use from now on."""
-        self._settings["sasl.username"], self._settings["sasl.password"] = username, password
+        with self._changed:
+            self._settings["sasl.username"], self._settings["sasl.password"] = username, password
+            for client in self._clients.values():
+                client.set_sasl_credentials(username, password)
         self._acks.set_credentials(username, password)
 
     def settle(self, until: float) -> None:
@@ -218,7 +230,8 @@ class ControlLink:
     def _keep(self) -> None:
         from confluent_kafka.admin import AdminClient
 
-        admin = AdminClient({**self._settings}, logger=client_log())
+        with self._changed:
+            admin = self._clients["keeper"] = AdminClient({**self._settings}, logger=client_log())
         answered, next_look = 0, 0.0
         while not self._stopped:
             with self._changed:
@@ -232,7 +245,7 @@ class ControlLink:
             self._acks.poll(0.02 if outstanding else 0)
             if asked == answered and not doubted and time.monotonic() < next_look:
                 continue
-            looked = _instant()
+            looked, furthest = _instant(), self._furthest
             try:
                 topic = self._look(admin)
                 is_lost = self._is_lost(admin, topic)
@@ -251,7 +264,7 @@ class ControlLink:
                 self._publish(partial(self._reading.answer, asked))
                 continue
             with self._changed:
-                self._wanted = topic
+                self._wanted = self._as_another_if_cut(topic, furthest)
                 if self._current is None or _passed(self._current) > _AWAY_S:
                     self._round += self._current is not None
                     self._current = looked
@@ -267,6 +280,18 @@ class ControlLink:
     def _look(self, admin: Any) -> Topic | None:
         """The control topic as it is now, ``None`` when the brokers say that there is none. Raises KafkaException."""
         return unless_absent(lambda: topic_now(admin, self._topic))
+
+    def _as_another_if_cut(self, topic: Topic, furthest: tuple[str, int]) -> Topic:
+        """With an id of its own where the topic ends before what was read of it (``furthest``, from before that was
+        looked at): offsets are used again, so that epochs from before say nothing any more."""
+        found = f"{topic.topic_id} {self._cuts}"
+        if furthest[0] == found and topic.end < furthest[1]:
+            log.warning("control topic %s ends before what was read of it: brokers have lost records", self._topic)
+            self._cuts += 1
+        elif self._rewound == (found, self._round):
+            self._round += 1
+        self._rewound = None
+        return replace(topic, topic_id=f"{topic.topic_id} {self._cuts}")
 
     def _identified(self, admin: Any, asked: int) -> dict[str, str] | None:
         """The ids of topics as they are now, where some were named with the questions so far."""
@@ -302,9 +327,10 @@ class ControlLink:
     def _read(self) -> None:
         with self._changed:
             self._changed.wait_for(lambda: self._stopped or self._wanted is not None)
-        consumer = plain(Consumer)(reader_settings(self._settings), logger=client_log())
         reading: tuple[str, int] | None = None
         with self._changed:
+            settings = reader_settings(self._settings)
+            consumer = self._clients["reader"] = plain(Consumer)(settings, logger=client_log())
             # Begun again after a failure, the same topic is read from its start.
             self._round += self._begun[0] != ""
         try:
@@ -322,6 +348,8 @@ class ControlLink:
                 if first is not None and self._wanted_reading() == reading:
                     self._take([first, *consumer.consume(_BATCH, 0)])
         finally:
+            with self._changed:
+                del self._clients["reader"]
             consumer.close()
 
     def _wanted_reading(self) -> tuple[str, int] | None:
@@ -343,6 +371,7 @@ class ControlLink:
                     self._suspect()
                 continue
             if message.offset() < position:
+                self._rewound = self._begun
                 self._suspect()
                 continue
             position = message.offset() + 1
@@ -354,6 +383,8 @@ class ControlLink:
             )
         with self._changed:
             self._position = position
+            reached = self._furthest[1] if self._furthest[0] == self._begun[0] else 0
+            self._furthest = self._begun[0], max(position, reached)
             if self._published != self._begun and (self._wanted is None or position < self._wanted.end):
                 return  # before its end is reached, holds would seem to be released
             self._published = self._begun

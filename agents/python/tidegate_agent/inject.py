@@ -10,9 +10,10 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from tidegate_agent.settings import STRICT, SettingsError, is_on, is_strict, read_settings
 
@@ -26,6 +27,9 @@ _ADAPTERS = {
     "kafka.producer.kafka": ("tidegate_agent.adapters.kafka_python", "install_producer"),
 }
 """By the module whose import is waited for: the adapter, and its function that takes the module."""
+
+_LEAST_RELEASE: Final = (2, 6)
+"""Of confluent-kafka: earlier ones do not tell all that is asked about topics."""
 
 _started: list[str] = []
 
@@ -60,11 +64,20 @@ def _refuse(error: SettingsError) -> NoReturn:
     os._exit(1)
 
 
+def _require_release(cimpl: Any) -> None:
+    """The control topic is read with the application's own confluent-kafka, if it has one. Raises ``ImportError``."""
+    told = cimpl.version()
+    release = told if isinstance(told, str) else told[0]
+    if tuple(int(number) for number in re.findall("[0-9]+", release)[:2]) < _LEAST_RELEASE:
+        least = ".".join(map(str, _LEAST_RELEASE))
+        raise ImportError(f"confluent-kafka {release} is installed, and {least} or later is needed")
+
+
 def _install_with(adapter: str, function: str) -> Callable[[Any], None]:
     def install(module: Any) -> None:
         try:
             # The way to the control topic needs it; imported from there, its own adapter would find that half imported.
-            importlib.import_module("confluent_kafka.cimpl")
+            _require_release(importlib.import_module("confluent_kafka.cimpl"))
             getattr(importlib.import_module(adapter), function)(module)
         except (ImportError, AttributeError, TypeError, ValueError) as error:
             if isinstance(error, SettingsError) and is_strict(os.environ):

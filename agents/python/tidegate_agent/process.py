@@ -87,7 +87,12 @@ def pid() -> int:
 
 
 def _comparable(value: object) -> object:
-    return value if isinstance(value, (str, int, float, bool)) else id(value)
+    """Callables too: a method is another object each time that it is named, and yet the same."""
+    try:
+        hash(value)
+    except TypeError:
+        return id(value)
+    return value
 
 
 def _log_as(wanted: Settings) -> None:

@@ -19,6 +19,8 @@ MOST_PARTITIONS: Final = 1_000_000
 
 _INT32: Final = 2**31 - 1
 _INT64: Final = 2**63 - 1
+_MOST_DIGITS: Final = 20
+"""More than this no number here has."""
 _DRAIN_MS: Final = 87_600 * 3_600_000
 """The longest duration that a custom resource can name; timers of every client can wait as long."""
 
@@ -209,7 +211,7 @@ def _object(data: bytes, what: str) -> dict[str, Any]:
         raise Unreadable(f"its {what} has {len(data)} bytes, more than {MOST_BYTES}")
     try:
         # Not left to json.loads: that takes UTF-16 as well, and surrogates.
-        body = json.loads(data.decode(), object_pairs_hook=_members, parse_constant=_no_number)
+        body = json.loads(data.decode(), object_pairs_hook=_members, parse_int=_whole, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         raise Unreadable(f"its {what} is not JSON: {error}") from None
     if not isinstance(body, dict):
@@ -222,6 +224,11 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(body) < len(pairs):
         raise ValueError("an object has two members of one name")
     return body
+
+
+def _whole(digits: str) -> int | float:
+    """Python refuses to read one of thousands of digits, though it may stand where nobody looks for anything."""
+    return int(digits) if len(digits) <= _MOST_DIGITS else float(digits)
 
 
 def _no_number(constant: str) -> Any:

@@ -178,8 +178,11 @@ class Acks:
                 self._grow(largest, -_weight(key, kept.pop(key)))
 
     def _grow(self, group: str, by: int) -> None:
-        self._bytes[group] = self._bytes.get(group, 0) + by
         self._total += by
+        left = self._bytes.pop(group, 0) + by
+        if left:
+            # Of groups that nobody asks about not even the name is kept: there may be any number of them.
+            self._bytes[group] = left
 
     def _forget(self, group: str) -> None:
         self._acks.pop(group, None)

@@ -173,6 +173,12 @@ class ControlReader:
         """Read to the ends as they are now."""
         deadline = time.monotonic() + _TIMEOUT_S
         ends = self._known_ends()
+        while any(self._next[partition] > end for partition, end in ends.items()):
+            # A leader that lags behind has told it; or brokers have lost what was read, which the consumer finds out.
+            if time.monotonic() > deadline:
+                raise self._lost(self._names[0])
+            self._take(consumer, _POLL_S)
+            ends = self._known_ends()
         while any(self._next[partition] < end for partition, end in ends.items()):
             if (now_s := time.monotonic()) > deadline:
                 raise self._late(ends, now_s)
@@ -191,6 +197,13 @@ class ControlReader:
             )
         self._forget()  # the next call connects anew, with what the files of the connection hold by then
         return Unavailable(f"read topic {self._names[0]}: its end was not reached within {_TIMEOUT_S:.0f} s")
+
+    def _lost(self, topic: str) -> Unavailable:
+        """Brokers have lost records of it that were read. Offsets are used again, as in another topic: the next call
+        reads all of it anew, and believes no acks of what the control topic does not reach any more."""
+        self._forget()
+        self._acks_of = ()
+        return Unavailable(f"read topic {topic}: brokers have lost records of it, and it is read from its start again")
 
     def _known_ends(self) -> dict[tuple[str, int], int]:
         """``_ends``, also of topics that the brokers do not know yet."""
@@ -235,6 +248,8 @@ class ControlReader:
             if problem is not None:
                 self._next[topic, number] = max(offset, self._next[topic, number])
                 continue
+            if offset < self._next[topic, number]:
+                raise self._lost(topic)
             self.taken += 1
             self._moved_s = time.monotonic()
             self._next[topic, number] = offset + 1

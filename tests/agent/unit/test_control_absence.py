@@ -1,4 +1,5 @@
-"""A link that was away for so long that a release may be gone from the log reads the control topic from its start."""
+"""A link that was away for so long that a release may be gone from the log reads the control topic from its start, and
+so does one that finds that brokers have lost records of it."""
 
 from __future__ import annotations
 
@@ -58,6 +59,8 @@ class Log:
     topic_id: str = "id"
     begun: int = 0
     fails: bool = False
+    resets: bool = False
+    """Whether whoever reads is told that its offset is of a log that is not there any more."""
     readable: threading.Event = field(default_factory=threading.Event)
     changed: threading.Condition = field(default_factory=threading.Condition)
 
@@ -73,6 +76,12 @@ class Log:
         with self.changed:
             self.topic_id, self.records, self.end = f"{self.topic_id}+", {}, 0
         self.append(hold)
+
+    def cut(self, end: int) -> None:
+        """As after a broker that lacks the last records has become the leader."""
+        with self.changed:
+            self.records = {at: message for at, message in self.records.items() if at < end}
+            self.end = end
 
     def compact(self) -> None:
         """As after ``delete.retention.ms``: of a key whose newest record is a tombstone nothing is left."""
@@ -101,6 +110,9 @@ class Reader:
             if not self._log.readable.is_set():
                 self._log.changed.wait(0.01)
                 return None
+            if self._next > self._log.end or self._log.resets:
+                # auto.offset.reset=earliest
+                self._next, self._said_end, self._log.resets = 0, -1, False
             for offset in sorted(o for o in self._log.records if o >= self._next):
                 self._next = offset + 1
                 return self._log.records[offset]
@@ -267,3 +279,49 @@ def test_a_reading_that_takes_long_is_not_begun_again_and_again(scene: Scene) ->
     scene.log.readable.set()
     scene.read()
     assert scene.log.begun == begun + 1
+
+
+def test_a_topic_that_has_lost_its_end_counts_as_another_one(scene: Scene) -> None:
+    scene.log.append(Hold(), OTHER)
+    scene.log.append(Hold())
+    scene.log.append(None)
+    scene.read()
+    assert not scene.is_closed()
+
+    scene.log.cut(1)
+    epoch = scene.log.append(Hold("INC-4711"))
+    scene.until(lambda: scene.link.known.generation == 2, "epochs begin anew")
+    scene.until(scene.is_closed, "the hold is read")
+
+    gate, other = scene.link.known.gate("g", P0), scene.link.known.gate("g", P1)
+    assert gate is not None
+    assert gate.epoch == epoch
+    assert other is not None
+    assert other.epoch == 0, "whoever held it may hold it again"
+    assert scene.link.known.taken == epoch
+
+
+def test_it_is_another_one_each_time_and_never_for_what_came_meanwhile(scene: Scene) -> None:
+    scene.log.append(None)
+    for generation in (2, 3):
+        scene.log.append(None)
+        scene.read()
+        scene.log.cut(1)
+        scene.until(lambda wanted=generation: scene.link.known.generation == wanted, "epochs begin anew")
+        begun = scene.log.begun
+        for _ in range(20):
+            scene.log.append(Hold())
+            scene.read()
+        assert (scene.link.known.generation, scene.log.begun) == (generation, begun)
+
+
+def test_what_a_reader_has_missed_that_begins_anew_by_itself_is_read_from_the_start(scene: Scene) -> None:
+    scene.log.append(None)
+    scene.log.append(None, OTHER)
+    scene.read()
+
+    scene.log.records[1] = Message(encode_key(KEY), encode_value(Hold()), 1)
+    scene.log.resets = True
+
+    scene.until(scene.is_closed, "the hold is read")
+    assert scene.link.known.generation == 1

@@ -17,6 +17,7 @@ import logging
 import time
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Final, cast
 
@@ -243,15 +244,22 @@ def _own_options(arguments: Mapping[str, Any], known: Collection[str]) -> OwnOpt
     return take_out(arguments, lambda option: option.replace(".", "_"), lambda name, _: name in known)
 
 
+@dataclass(frozen=True)
+class _Token:
+    """Asks the application's provider, which belongs to the consumer's loop, from a thread of librdkafka's."""
+
+    provider: Any
+    loop: asyncio.AbstractEventLoop
+
+    def __call__(self) -> str:
+        return cast("str", asyncio.run_coroutine_threadsafe(self.provider.token(), self.loop).result(TOKEN_S))
+
+
 def _link(arguments: Mapping[str, Any], loop: asyncio.AbstractEventLoop, open_link: OpenLink) -> Link:
-    provider: Any = arguments.get("sasl_oauth_token_provider")
-
-    def token() -> str:
-        # Asked for on a thread of librdkafka's; the provider belongs to the consumer's loop.
-        return cast("str", asyncio.run_coroutine_threadsafe(provider.token(), loop).result(TOKEN_S))
-
+    provider = arguments.get("sasl_oauth_token_provider")
+    token = _Token(provider, loop) if provider is not None else None
     try:
-        return open_link(librdkafka_settings(arguments, token if provider is not None else None, now=time.time))
+        return open_link(librdkafka_settings(arguments, token, now=time.time))
     except Untranslatable as error:
         log.error("the agent cannot read the control topic as aiokafka is set up here: %s", error)
         return Unreachable()

@@ -11,6 +11,7 @@ import binascii
 import json
 import ssl
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from tidegate_agent.adapters.certificates import client_certificate
@@ -40,6 +41,18 @@ _PASSWORD: Final = ("sasl_plain_username", "sasl_plain_password")
 
 class Untranslatable(ValueError):
     """The agent cannot reach the brokers in the application's way; the message says what is missing."""
+
+
+@dataclass(frozen=True)
+class OAuth:
+    """librdkafka's ``oauth_cb``; equal to that of another consumer with the same provider, which shares a link."""
+
+    token: Callable[[], str]
+    now: Callable[[], float]
+
+    def __call__(self, _config: str) -> tuple[str, float]:
+        value = self.token()
+        return value, token_end(value, self.now())
 
 
 def librdkafka_settings(
@@ -95,12 +108,7 @@ def _sasl(
         return _PASSWORD
     if token is None:
         raise Untranslatable("sasl_mechanism is OAUTHBEARER, but there is no sasl_oauth_token_provider")
-
-    def oauth(_config: str) -> tuple[str, float]:
-        value = token()
-        return value, token_end(value, now())
-
-    settings["oauth_cb"] = oauth
+    settings["oauth_cb"] = OAuth(token, now)
     return ()
 
 

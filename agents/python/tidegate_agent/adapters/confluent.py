@@ -25,7 +25,6 @@ import os
 import sys
 import threading
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -39,10 +38,9 @@ log = logging.getLogger("tidegate_agent")
 
 _poll: Final[Any] = client.Consumer.poll
 _consume: Final[Any] = client.Consumer.consume
-_KEPT_METADATA: Final = 64
 
-_of_metadata: OrderedDict[int, tuple[Any, Any]] = OrderedDict()
-"""Consumers' group metadata by identity, and whose it is; kept alive, so that no other object has the same identity."""
+_with_metadata: weakref.WeakSet[Driver] = weakref.WeakSet()
+"""Those of consumers that have given their group metadata."""
 _metadata_lock = threading.Lock()
 
 
@@ -112,6 +110,13 @@ class ManagedConsumer(client.Consumer):  # type: ignore[misc]
             on_revoke=_on_revoke(driver, given.get("on_revoke")),
             on_lost=_on_lost(driver, given.get("on_lost") or given.get("on_revoke")),
         )
+        driver.is_subscribed = True
+
+    def unsubscribe(self) -> None:
+        super().unsubscribe()
+        driver = self._driven
+        if driver is not None:
+            driver.is_subscribed = False
 
     def assign(self, partitions: Any, *args: Any, **kwargs: Any) -> None:
         driver = self._driven
@@ -254,9 +259,8 @@ class ManagedConsumer(client.Consumer):  # type: ignore[misc]
         driver = self._driven
         if driver is not None and metadata is not None:
             with _metadata_lock:
-                _of_metadata[id(metadata)] = (metadata, weakref.ref(self))
-                while len(_of_metadata) > _KEPT_METADATA:
-                    _of_metadata.popitem(last=False)
+                driver.metadata.append(metadata)
+                _with_metadata.add(driver)
         return metadata
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
@@ -287,8 +291,8 @@ class ManagedProducer(client.Producer):  # type: ignore[misc]
 
     def send_offsets_to_transaction(self, positions: Any, group_metadata: Any, *args: Any, **kwargs: Any) -> Any:
         with _metadata_lock:
-            _, ref = _of_metadata.get(id(group_metadata), (None, None))
-        consumer = ref() if ref is not None else None
+            given = (each for each in _with_metadata if any(kept is group_metadata for kept in each.metadata))
+            consumer = next((each._consumer() for each in given), None)
         driver = consumer._driven if consumer is not None else None
         send = super().send_offsets_to_transaction
         if driver is None:

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -36,6 +37,7 @@ log = logging.getLogger("tidegate_agent")
 _LET_IN_S: Final = 0.005
 _LET_OUT_S: Final = 5.0
 _SETTLE_MAX_S: Final = 0.25
+_KEPT_METADATA: Final = 64
 
 
 class Driver(ConsumerOffsets):
@@ -48,12 +50,16 @@ class Driver(ConsumerOffsets):
         self.incremental = protocol == "consumer" or "cooperative" in strategy
         self.assigned_in_callback = False
         self.taken_in_callback = False
+        self.is_subscribed = False
+        """Whether it is a member of its group. The member id does not tell: with KIP-848 a client always has one."""
         self._consumer: Callable[[], Any] = weakref.ref(consumer, self._collected)
         self._idle = threading.Event()
         self._idle.set()
         self._watched = False
         self._ended = False
         self._thread: threading.Thread | None = None
+        self.metadata: deque[Any] = deque(maxlen=_KEPT_METADATA)
+        """The group metadata that the consumer gave last; kept, so that no other object has the same identity."""
         self.may_leak = False
         """Whether a partition's records are to be withheld: what the client returns has to be looked at."""
 
@@ -325,7 +331,10 @@ class Driver(ConsumerOffsets):
                     self.core.failed(effect, time.monotonic())
             self._wake.set()
 
-        member = self._enter(client.Consumer.memberid, consumer) or ""
+        member = self._enter(client.Consumer.memberid, consumer) if self.is_subscribed else ""
+        if self.is_subscribed and not member:
+            # The group has expelled it: an ack without a member would speak for another one.
+            raise RuntimeError("whose the partitions are is not known")
         self.link.send_acks(self.core.group, member, effect.acks, effect.generation, done)
 
     def _watch(self, consumer: Any) -> None:

@@ -3,6 +3,7 @@ package io.tidegate.agent.core;
 import com.fasterxml.jackson.core.JsonFactory;
 import com.fasterxml.jackson.core.JsonFactoryBuilder;
 import com.fasterxml.jackson.core.JsonGenerator;
+import com.fasterxml.jackson.core.JsonParseException;
 import com.fasterxml.jackson.core.JsonParser;
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.core.JsonToken;
@@ -88,7 +89,7 @@ final class JsonObject {
           "its " + what + " has " + data.length + " bytes, more than " + MOST_BYTES);
     }
     // Not left to Jackson: from bytes it takes UTF-16 and UTF-32 as well, and surrogates.
-    try (JsonParser parser = JSON.createParser(characters(data))) {
+    try (JsonParser parser = JSON.createParser(plainlyEscaped(characters(data)))) {
       if (parser.nextToken() != JsonToken.START_OBJECT) {
         throw new Unreadable("its " + what + " is no JSON object");
       }
@@ -132,6 +133,24 @@ final class JsonObject {
     char[] characters = new char[decoded.remaining()];
     decoded.get(characters);
     return characters;
+  }
+
+  /**
+   * Of characters beyond 8 bits Jackson takes those for hexadecimal digits whose last 8 are one.
+   */
+  private static char[] plainlyEscaped(char[] text) throws JsonParseException {
+    for (int at = 0; at + 1 < text.length; at++) {
+      if (text[at] == '\\') {
+        at++;
+        int end = text[at] == 'u' ? Math.min(at + 4, text.length - 1) : at;
+        for (int digit = at; digit <= end; digit++) {
+          if (text[digit] > 0x7f) {
+            throw new JsonParseException(null, "an escape is no hexadecimal number");
+          }
+        }
+      }
+    }
+    return text;
   }
 
   private static Object value(JsonParser parser) throws IOException {

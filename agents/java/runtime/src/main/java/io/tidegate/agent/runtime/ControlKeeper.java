@@ -78,6 +78,7 @@ final class ControlKeeper {
         continue;
       }
       Ticks.Moment looked = ticks.now();
+      final long furthest = state.furthest();
       Optional<String> topicId;
       long end = 0;
       boolean isLost;
@@ -107,20 +108,20 @@ final class ControlKeeper {
             "none", "there is no control topic " + controlTopic + ": nothing is paused by it");
         answered = asked.getAsLong();
         state.answer(answered);
-      } else if (isRead(topicId.get(), end, looked)) {
+      } else if (isRead(topicId.get(), end, furthest, looked)) {
         answered = asked.getAsLong();
         answer(topics, answered);
       }
     }
   }
 
-  private boolean isRead(String topicId, long end, Ticks.Moment looked)
+  private boolean isRead(String topicId, long end, long furthest, Ticks.Moment looked)
       throws InterruptedException {
     boolean wasAway = current != null && ticks.since(current) > AWAY_NANOS;
     if (current == null || wasAway) {
       current = looked;
     }
-    state.want(topicId, end, wasAway);
+    state.want(topicId, end, furthest, wasAway);
     if (!state.awaitRead(REQUEST_NANOS)) {
       return false;
     }

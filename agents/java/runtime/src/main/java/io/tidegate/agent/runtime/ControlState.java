@@ -58,8 +58,11 @@ final class ControlState {
   private long position;
   private boolean isAtEnd;
 
-  /** Counts topics whose ids are not told, as far as they can be told apart. */
-  private int untold;
+  /** The furthest position in the topic that is read, by whatever reading. */
+  private long furthest;
+
+  /** Counts how often the topic was shorter than what had been read of it. */
+  private int cuts;
 
   ControlState(Ticks ticks, Troubles troubles) {
     this.ticks = ticks;
@@ -169,24 +172,40 @@ final class ControlState {
   /**
    * The control topic as it is now is to be read.
    *
+   * <p>One that ends before what was read of it counts as another one: brokers have lost its end,
+   * or it is another one whose id nobody tells. Its offsets are used again, so that epochs from
+   * before say nothing any more.
+   *
    * @param topicId {@link Topics#UNTOLD} where nobody tells it
    * @param endNow the offset after its last record
+   * @param furthestBefore {@link #furthest} from before that was looked at
    * @param isAnew whether from its start, although it may be the one that was read already
    */
-  void want(String topicId, long endNow, boolean isAnew) {
+  void want(String topicId, long endNow, long furthestBefore, boolean isAnew) {
     lock.lock();
     try {
-      boolean isUntold = topicId.equals(Topics.UNTOLD);
-      if (isUntold && wanted != null && reading == wanted && endNow < position) {
-        // It is shorter than what was read of it.
-        untold++;
+      boolean isRead = reading != null && reading.topicId.equals(topicId + " " + cuts);
+      if (isRead && endNow < Math.min(furthestBefore, furthest)) {
+        cuts++;
+        troubles.say(
+            "cut", "the control topic ends before what was read of it: it counts as another one");
       }
-      String id = isUntold ? "untold " + untold : topicId;
+      String id = topicId + " " + cuts;
       if (isAnew || wanted == null || !wanted.topicId.equals(id)) {
         wanted = new Reading(id);
       }
       end = endNow;
       changed.signalAll();
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** How far the topic that is read now was read. */
+  long furthest() {
+    lock.lock();
+    try {
+      return furthest;
     } finally {
       lock.unlock();
     }
@@ -279,6 +298,9 @@ final class ControlState {
   void begin(Reading which) {
     lock.lock();
     try {
+      if (reading == null || !reading.topicId.equals(which.topicId)) {
+        furthest = 0;
+      }
       reading = which;
       position = 0;
       isAtEnd = false;
@@ -334,6 +356,7 @@ final class ControlState {
           }
           boolean isFurther = positionNow > position;
           position = Math.max(position, positionNow);
+          furthest = Math.max(furthest, position);
           // Before its end is reached, holds would seem to be released.
           boolean isFirst = !isAtEnd && position >= end;
           if (isFirst || (isAtEnd && isFurther)) {

@@ -336,6 +336,43 @@ class ControlLinkTest {
     assertEquals(0, link.known().gate(OTHER).map(Gate::epoch).orElse(-1L));
   }
 
+  @ParameterizedTest
+  @ValueSource(strings = {"id", Topics.UNTOLD})
+  void aTopicThatHasLostItsEndIsAnotherOne(String topicId) {
+    topic.replace(topicId);
+    topic.release(GATE);
+    topic.hold(OTHER);
+    topic.hold(GATE);
+    topic.release(GATE);
+    read();
+    topic.cut(1);
+    final long epoch = topic.hold(GATE);
+    untilAsking(() -> link.known().generation() == 2, "it is found to be another one");
+    untilAsking(this::isClosed, "the hold is read");
+
+    assertEquals(epoch, link.known().gate(GATE).map(Gate::epoch).orElse(-1L));
+    assertEquals(0, link.known().gate(OTHER).map(Gate::epoch).orElse(-1L));
+    assertEquals(epoch, link.known().openEpoch());
+    read();
+    assertEquals(2, link.known().generation());
+  }
+
+  @ParameterizedTest
+  @ValueSource(strings = {"id", Topics.UNTOLD})
+  void whatCameSinceItsEndWasLookedAtMakesItNoOtherOne(String topicId) {
+    topic.replace(topicId);
+    read();
+    topic.afterLook.set(
+        () -> {
+          topic.hold(GATE);
+          until(this::isClosed, "what came meanwhile is read");
+        });
+    read();
+
+    assertTrue(isClosed());
+    assertEquals(1, link.known().generation());
+  }
+
   @Test
   void withoutAControlTopicNothingIsPausedAndItIsNotWaitedFor() {
     topic.replace(null);

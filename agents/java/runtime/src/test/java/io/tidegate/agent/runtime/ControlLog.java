@@ -14,10 +14,12 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.TreeMap;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.atomic.AtomicReference;
 import org.apache.kafka.clients.consumer.Consumer;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.MockConsumer;
+import org.apache.kafka.clients.consumer.OffsetOutOfRangeException;
 import org.apache.kafka.clients.consumer.OffsetResetStrategy;
 import org.apache.kafka.clients.producer.MockProducer;
 import org.apache.kafka.clients.producer.Producer;
@@ -60,6 +62,9 @@ final class ControlLog implements Clients, Topics, Ticks {
 
   /** Whether a producer that is closed gets the broker's answers to all that it has sent. */
   boolean isAnsweredAtTheEnd;
+
+  /** What happens next between a look at the topic's end and whatever is made of that. */
+  final AtomicReference<Runnable> afterLook = new AtomicReference<>(() -> {});
 
   final List<MockProducer<byte[], byte[]>> producers = new ArrayList<>();
 
@@ -109,6 +114,13 @@ final class ControlLog implements Clients, Topics, Ticks {
     topicId = otherId;
     records.clear();
     end = 0;
+    notifyAll();
+  }
+
+  /** As after a broker that lacks the last records has become the leader. */
+  synchronized void cut(long toEnd) {
+    records.tailMap(toEnd).clear();
+    end = toEnd;
     notifyAll();
   }
 
@@ -168,9 +180,14 @@ final class ControlLog implements Clients, Topics, Ticks {
   }
 
   @Override
-  public synchronized long end(String topic) {
-    looks++;
-    return end;
+  public long end(String topic) {
+    long found;
+    synchronized (this) {
+      looks++;
+      found = end;
+    }
+    afterLook.getAndSet(() -> {}).run();
+    return found;
   }
 
   @Override
@@ -257,6 +274,9 @@ final class ControlLog implements Clients, Topics, Ticks {
           }
           if (!isReadable) {
             return ConsumerRecords.empty();
+          }
+          if (next > end) {
+            throw new OffsetOutOfRangeException(Map.of(PARTITION, next));
           }
           next = Math.max(next, 0);
           List<ConsumerRecord<byte[], byte[]>> found =
