@@ -271,12 +271,24 @@ def mutmut(*arguments: str) -> str:
     return log.read_text()
 
 
+def _commit() -> str:
+    """Of what is tried, and whether the operator or its tests differ from it."""
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(PROJECT), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    changed = git("status", "--porcelain", "--", "operator", *TESTS)
+    return git("rev-parse", "--short", "HEAD") + (" with changes" if changed else "")
+
+
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser("mutants", description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=400)
     parser.add_argument("--processes", type=int, default=2)
     options = parser.parse_args(arguments)
+    commit = _commit()
     prepare()
     sys.path.insert(0, str(PACKAGES))
     os.chdir(WORK)
@@ -286,8 +298,6 @@ def main(arguments: Sequence[str]) -> int:
     mutmut("run", "--max-children", str(options.processes), *(each.name for each in sample))
     known = reasons(ACCEPTED.read_text())
     result = outcome(sample, statuses(mutmut("results", "--all", "true")), known)
-    describe = ["git", "-C", str(PROJECT), "rev-parse", "--short", "HEAD"]
-    commit = subprocess.run(describe, capture_output=True, text=True, check=True).stdout.strip()
     KEPT.write_text(page(result, f"{datetime.now(UTC):%Y-%m-%d}, {commit}, seed {options.seed} of {len(everything)}"))
     print(f"{result.tried} tried, {len(result.accepted)} make no difference, {len(result.missed)} not noticed: {KEPT}")
     return 0 if result.is_good else 1
