@@ -105,6 +105,17 @@ def test_a_flood_costs_only_the_group_that_it_names() -> None:
     assert 0 < len(topic.acks.of([VICTIM])) < 10_000
 
 
+def test_a_group_that_was_flooded_takes_nothing_once_it_is_forgotten() -> None:
+    topic = Topic(Acks(most_bytes=MIB), VICTIM)
+    for number in range(5_000):
+        topic.write(AckKey(VICTIM, "orders", number), Ack(1, number, "them"))
+    assert 0 < topic.acks.bytes <= MIB
+
+    topic.acks.ask([f"g-{number}" for number in range(MOST_GROUPS)])
+
+    assert (topic.acks.bytes, topic.acks.of([VICTIM])) == (0, {})
+
+
 def test_one_partition_acked_over_and_over_takes_the_place_of_one() -> None:
     topic = Topic()
     topic.write(KEY, Ack(1, 0, "m"))

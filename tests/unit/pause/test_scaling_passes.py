@@ -174,6 +174,20 @@ def test_a_second_pause_keeps_it_at_zero_until_it_ends_as_well(world: World) -> 
     assert replicas(world) == 3
 
 
+def test_each_workload_that_another_pause_keeps_at_zero_goes_back_to_what_that_one_recorded(world: World) -> None:
+    """Also where one that is named before it still runs."""
+    world.workloads.create("ns", OTHER, 2)
+    world.ask(**{**BY_SCALE, "workloadRef": OTHER.to_json()})
+    world.passes()
+    world.ask("q", **BOTH)
+    world.passes("q")
+    assert [record["replicas"] for record in status(world, "q")["workloads"]] == [3, 2]
+    for name in ("p", "q"):
+        world.drop(name)
+        world.passes(name)
+    assert (replicas(world), replicas(world, OTHER)) == (3, 2)
+
+
 def test_a_workload_that_was_at_zero_stays_there(world: World) -> None:
     world.workloads.change("ns", APP, 0)
     world.ask(**BY_SCALE)
@@ -288,6 +302,30 @@ def test_an_annotation_of_keda_that_was_there_before_is_there_again(before: str 
     assert (world.phase, keda(world), replicas(world)) == ("Resumed", before, 3)
     assert status(world)["workloads"] == []
     world.close()
+
+
+def test_an_annotation_of_keda_that_somebody_sets_during_the_pause_is_there_again() -> None:
+    world = made(keda=True)
+    world.ask(**BY_SCALE)
+    world.passes()
+    world.workloads.annotate("ns", "app-scaler", "2")
+    world.passes()
+    assert (world.phase, replicas(world), keda(world)) == ("Paused", 0, "0")
+    world.drop()
+    world.passes()
+    assert (replicas(world), keda(world)) == (3, "2")
+    world.close()
+
+
+def test_a_scaled_object_that_is_made_during_the_pause_scales_once_it_is_over(world: World) -> None:
+    world.ask(**BY_SCALE)
+    world.passes()
+    world.workloads.scale_by_keda("ns", "app-scaler", APP)
+    world.passes()
+    assert (world.phase, replicas(world), keda(world)) == ("Paused", 0, "0")
+    world.drop()
+    world.passes()
+    assert (replicas(world), keda(world)) == (3, None)
 
 
 # --- made anew, gone, not there ---------------------------------------------------------------------------------------
