@@ -119,6 +119,28 @@ def test_it_is_paused_only_while_the_partitions_are_nobodys_and_a_later_process_
     assert decision.status.fails_open_after == timedelta(seconds=20)
 
 
+def test_each_partition_is_said_to_be_paused_once_it_is_nobodys() -> None:
+    report = Report(SEAT, frozenset({P}))
+    seen = seen_of(led(report, frozenset({P, Q})), status={"leader": NOTED}, partitions=[{"topic": "orders"}])
+    decision = decide(seen)
+    assert [row.phase for row in decision.status.partitions] == [PausePhase.PAUSED, PausePhase.PAUSING]
+    assert (decision.status.paused, decision.status.partitions_paused) == ("1/2", 1)
+
+
+@pytest.mark.parametrize(
+    ("partitions", "message"),
+    [
+        ([{"topic": "refunds"}], "there is nothing to pause yet; topic(s) refunds do not exist yet"),
+        ([{"topic": "orders", "partitions": [7]}], "there is nothing to pause yet"),
+    ],
+)
+def test_what_is_not_there_yet_is_waited_for_by_its_name(partitions: list[Any], message: str) -> None:
+    decision = decide(seen_of(led(), has_finalizer=False, partitions=partitions))
+    ready = find_condition(decision.status.conditions, "Ready")
+    assert ready is not None
+    assert (ready.reason, ready.message) == ("WaitingForTopics", message)
+
+
 ROWS = [{"topic": "orders", "partition": 0, "phase": "Paused"}]
 
 
@@ -150,6 +172,10 @@ def test_it_is_told_once_that_the_group_went_on_without_its_leader() -> None:
         decision = decide(seen_of(led(report), status={**status, "leader": leader}))
         keys |= {happening.key for happening in decision.happenings if happening.reason == "FailedOpen"}
     assert len(keys) == 1
+    # It happens once more to the member that leads it now.
+    decision = decide(seen_of(led(Report(trouble="forgotten", lost=2)), status={**status, "leader": noted_again}))
+    keys |= {happening.key for happening in decision.happenings if happening.reason == "FailedOpen"}
+    assert len(keys) == 2
 
 
 @pytest.mark.parametrize("is_late", [True, False])

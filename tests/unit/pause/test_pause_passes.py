@@ -12,7 +12,7 @@ from support.fake_kafka import FakeConsumer
 from support.fake_kube import FakeKube
 from support.killed import Killed
 from support.observed import freeze, observe
-from support.pause_world import CREATED, World
+from support.pause_world import CREATED, World, condition
 from tidegate.control.records import Ack, Hold, HoldKey
 from tidegate.kafka.errors import NotAuthorized, Unavailable
 from tidegate.kafka.model import TopicPartition
@@ -33,6 +33,7 @@ def test_the_intent_is_written_before_what_is_done(world: World) -> None:
     assert world.steps.log == ["status Resuming 0/2", "release 2", "finalizer off"]
     assert world.body is None
     assert world.held == []
+    assert world.kube.happenings_of("p")[-1].message == "it is deleted: nothing is held"
 
 
 @pytest.mark.parametrize("dies_in", range(7))
@@ -199,6 +200,23 @@ def test_a_finalizer_of_ours_is_the_only_one_that_is_touched(world: World) -> No
     world.passes()
     assert world.body is not None
     assert world.body["metadata"]["finalizers"] == ["others/theirs"]
+
+
+def test_what_is_wrong_with_the_connection_is_waited_for_and_what_holds_stays(world: World) -> None:
+    world.ask()
+    world.passes()
+    [live] = world.live
+    world.live.put(replace(live, trouble=("Unreachable", "nobody answers")))
+
+    world.passes()
+
+    state, reason, message = condition(world, "Paused")
+    assert (state, reason) == ("Unknown", "WaitingForConnection")
+    assert "KafkaConnection kafka is not ready (Unreachable)" in message
+    assert (world.phase, len(world.held)) == ("Paused", 2)
+    world.live.put(live)
+    world.passes()
+    assert condition(world, "Paused")[0] == "True"
 
 
 def test_through_a_connection_that_only_observes_nothing_is_paused_and_the_status_says_so(world: World) -> None:
