@@ -20,6 +20,7 @@ from tidegate.connect.ports import (
     ConnectUnavailable,
     TargetState,
 )
+from tidegate.kafka.errors import NotAuthorized
 from tidegate.kube.ports import PAUSES
 from tidegate.pause.connectors import (
     CONNECT_TOO_OLD,
@@ -161,6 +162,13 @@ def test_it_is_not_paused_while_a_member_is_left(world: World) -> None:
     world.clock.sleep(1)
     world.passes()
     assert world.phase == "Paused"
+
+
+def test_it_needs_no_right_on_the_control_topics(world: World) -> None:
+    world.control.failure = NotAuthorized("read topic __tidegate: TOPIC_AUTHORIZATION_FAILED")
+    world.ask(**BY_CONNECT)
+    world.passes()
+    assert (world.phase, connector(world), condition(world, "Stalled")) == ("Paused", STOPPED, ("", "", ""))
 
 
 def test_the_group_may_be_one_that_the_connector_sets() -> None:

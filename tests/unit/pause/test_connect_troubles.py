@@ -299,3 +299,19 @@ def test_a_connection_that_was_deleted_leaves_word_of_what_to_do(world: World) -
     assert world.body is None
     [said] = [event.message for event in world.kube.happenings_of("p") if "PUT /connectors" in event.message]
     assert "PUT /connectors/sink/resume" in said
+
+
+def test_while_its_connection_is_not_there_it_stays_stopped_and_says_so(world: World) -> None:
+    world.ask(**BY_CONNECT)
+    world.passes()
+    [live] = world.live
+    world.live.drop("ns", "kafka", uid=live.uid)
+    world.drop()
+    world.passes(limit=3)
+    assert (world.phase, asked(world)) == ("Resuming", ["stop sink"])
+    state, reason, message = condition(world, "Stalled")
+    assert (state, reason) == ("True", "WaitingForConnection")
+    assert "its KafkaConnection, which has the Connect cluster, is not open" in message
+    world.live.put(live)
+    world.passes()
+    assert (world.body, connector(world)) == (None, RUNNING)

@@ -8,6 +8,7 @@ from support.fake_kafka import FakeConsumer
 from support.live import live_of
 from support.pause_world import World, condition, status
 from tidegate.kafka.assignments import LEADER_CLIENT_ID
+from tidegate.kafka.errors import NotAuthorized
 from tidegate.kafka.model import GroupState, Seat, TopicPartition
 from tidegate.kube.ports import CONNECTIONS
 from tidegate.leading.leaders import Leaders, Led, _Running
@@ -46,6 +47,15 @@ def paused(world: World, leaders: Unstarted) -> None:
     leaders.tell(world.connection_uid, Report(Seat("tidegate-leader-1", 7, "range"), frozenset({P})))
     world.passes()
     assert world.phase == "Paused"
+
+
+def test_a_group_is_led_without_any_right_on_the_control_topics(world: World, leaders: Unstarted) -> None:
+    world.control.failure = NotAuthorized("read topic __tidegate: TOPIC_AUTHORIZATION_FAILED")
+    world.ask(**LEADING)
+    world.passes(limit=5)
+    leaders.tell(world.connection_uid, Report(Seat("tidegate-leader-1", 7, "range"), frozenset({P})))
+    world.passes()
+    assert (world.phase, condition(world, "Stalled")) == ("Paused", ("", "", ""))
 
 
 @pytest.mark.usefixtures("paused")

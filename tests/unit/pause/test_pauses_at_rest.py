@@ -6,6 +6,7 @@ import asyncio
 import time
 from typing import Any
 
+from support.fake_kafka import FakeConsumer
 from support.fake_kube import FakeKube
 from support.pause_world import World
 from tidegate.kafka.errors import Unavailable
@@ -103,3 +104,50 @@ def test_what_stops_while_the_pause_is_at_rest_has_its_lag_told_as_well(world: W
 
     assert world.body is not None
     assert [row.get("lag") for row in world.body["status"]["partitions"]] == [0, 0], f"told in {again_s} s at best"
+
+
+def test_a_partition_that_stands_at_its_very_beginning_has_its_lag_told_as_well(world: World) -> None:
+    """By the operator's next process, at once: the one before has not come to it."""
+    world.kafka.fill("orders", 7)
+    world.kafka.commit_directly("payments", {TopicPartition("orders", 0): 0, TopicPartition("orders", 1): 0})
+    world.ask()
+    world.passes()
+    body = world.body
+    assert body is not None
+    rows = [{**row, "offset": 0, "lag": None} for row in body["status"]["partitions"]]
+    FakeKube.replace_status(world.kube, PAUSES, body, {**body["status"], "partitions": rows})
+    world.reconciler = world.fresh_reconciler()
+
+    world.passes()
+
+    assert world.body is not None
+    assert [row.get("lag") for row in world.body["status"]["partitions"]] == [7, 7]
+
+
+def test_where_nothing_is_paused_no_lag_is_read(world: World) -> None:
+    world.ask(partitions=[{"topic": "refunds"}])
+    world.passes()
+    assert world.phase == "Pending"
+    next(iter(world.reconciler._memories.values())).lag_s = -1000.0
+    world.kafka.calls.clear()
+
+    world.passes()
+
+    assert "committed" not in world.kafka.calls
+
+
+def test_the_group_of_a_pause_that_is_under_way_is_looked_at_as_often_as_it_asks(world: World) -> None:
+    """And not only along with those at rest, which are told of what is new instead."""
+    consumer = FakeConsumer(world.kafka, "payments", ["orders"]).start()
+    world.clock.sleep(20)
+    world.reconciler = world.fresh_reconciler()
+    world.ask()
+    world.passes(limit=4)
+    watched = world.reconciler._parts.observer._watched[world.connection_uid]
+    assert (world.phase, [want.group for want in watched.under_way.values()]) == ("Pausing", ["payments"])
+
+    consumer.close()
+    world.clock.sleep(1)
+    world.passes()
+
+    assert (world.phase, watched.under_way) == ("Paused", {})
