@@ -133,7 +133,7 @@ def test_where_nothing_is_paused_no_lag_is_read(world: World) -> None:
 
     world.passes()
 
-    assert "committed" not in world.kafka.calls
+    assert "committed_of" not in world.kafka.calls
 
 
 def test_the_group_of_a_pause_that_is_under_way_is_looked_at_as_often_as_it_asks(world: World) -> None:

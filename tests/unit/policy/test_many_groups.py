@@ -262,6 +262,23 @@ def test_of_two_policies_for_one_group_the_younger_one_does_nothing(world: World
     assert [row.policy for row in world.status("old").overrides or ()] == ["young"]
 
 
+@pytest.mark.parametrize(("clusters", "is_one"), [(("one", "one"), True), (("one", "two"), False), (("", ""), False)])
+def test_through_two_connections_policies_compete_only_where_both_reach_one_cluster_for_sure(
+    world: World, clusters: tuple[str, str], *, is_one: bool
+) -> None:
+    """Until a connection has once reached its cluster, which one that is nobody knows."""
+    world.live = replace(world.live, cluster_id=clusters[0])
+    world.lives.put(world.live)
+    world.lives.put(replace(world.live, uid="d", name="other", cluster_id=clusters[1]))
+    world.declare("old", group="payments", retention={"guard": False})
+    world.declare("young", created=LATE, connectionRef={"name": "other"}, group="payments", retention={"guard": True})
+    commit(world, "payments")
+
+    world.passes()
+
+    assert [row.policy for row in world.status("young").overridden_by or ()] == (["old"] if is_one else [])
+
+
 def test_a_policy_that_yields_in_all_looks_every_minute_whether_it_is_its_turn_again(world: World) -> None:
     """Nobody tells it that the other one is gone, and what is made until it looks is old by then."""
     world.declare("old", group="payments", retention={}, **DISCOVERS)
@@ -341,7 +358,7 @@ def test_a_group_whose_offsets_expired_is_known_and_restored_by_a_later_process(
 
 
 def test_a_group_that_cannot_be_looked_at_does_not_hold_up_the_others(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.declare("every", groups=["*"], retention={})
     commit(world, "a", "secret", "z")
@@ -362,6 +379,8 @@ def test_a_group_that_cannot_be_looked_at_does_not_hold_up_the_others(
     assert (row.group, row.reason) == ("secret", "LookFailed")
     assert "GROUP_AUTHORIZATION_FAILED" in row.message
     assert (world.kafka.committed("a"), world.kafka.committed("z")) == ({FIRST: 11}, {FIRST: 11})
+    lines = [record for record in caplog.records if "group secret: describe group secret" in record.getMessage()]
+    assert len(lines) == 1, "it is said once, not at each look"
 
 
 def test_what_cannot_be_read_together_is_read_one_by_one(world: World) -> None:

@@ -14,7 +14,7 @@ from support.policy_world import SPEC, PolicyWorld
 from support.reset_world import CREATED, T0
 from tidegate.control.records import Outcome, Run, RunKey
 from tidegate.kafka.errors import NotAuthorized, Unavailable
-from tidegate.kube.ports import POLICIES, RESETS, KubeFailure, KubeUnavailable
+from tidegate.kube.ports import POLICIES, RESETS, EventType, KubeFailure, KubeUnavailable
 from tidegate.policy.feature import FeatureOutcome, PolicyView
 
 KEY = RunKey("ns", "p", "one")
@@ -136,9 +136,9 @@ def test_an_annotation_of_the_policy_approves_nothing_and_it_is_said(world: Poli
 
     assert (world.resets, world.offset) == ({"p-one": "AwaitingApproval"}, 50)
     assert "annotations" not in world.kube.get(RESETS, "ns", "p-one")["metadata"]
-    said = [h.message for h in world.kube.happenings_of("p") if h.reason == "AnnotationApprovesNothing"]
-    assert len(said) == 1
-    assert "create an OffsetResetApproval instead" in said[0]
+    [said] = [h for h in world.kube.happenings_of("p") if h.reason == "AnnotationApprovesNothing"]
+    assert said.type is EventType.WARNING
+    assert "create an OffsetResetApproval instead" in said.message
 
 
 # --- once -------------------------------------------------------------------------------------------------------------
