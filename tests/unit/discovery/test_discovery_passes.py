@@ -451,6 +451,7 @@ def test_a_broker_that_fails_delays_and_loses_nothing(world: World) -> None:
         operator.settled("orders", 3)
 
     assert world.kafka.committed(GROUP, new(2)) == {TopicPartition("orders", 2): 0}
+    assert world.counted("tidegate_discovery_polls_total", connection="ns/kafka", outcome="failed") == 2
 
 
 def test_an_owner_that_was_too_early_is_sent_back_once_no_reset_is_under_way(world: World) -> None:

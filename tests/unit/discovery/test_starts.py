@@ -177,6 +177,29 @@ def test_records_that_retention_took_before_are_not_asked_for() -> None:
     assert scene.kafka.committed(GROUP, [NEW]) == {NEW: 4}
 
 
+def test_an_owner_of_what_was_only_hidden_keeps_its_offset_where_its_start_turns_out_to_be_gone() -> None:
+    """It is assigned the partition as the start is given at 0, finds that out of range, and begins at the end."""
+    scene = Scene()
+    consumer = scene.consumer()
+    scene.expand()
+    scene.kafka.delete_records(NEW, 4)
+    log_bounds = scene.kafka.log_bounds
+
+    def assigned_meanwhile(partitions: Any) -> Any:
+        scene.hand_out(consumer)
+        scene.kafka.append(NEW, [START] * 5)
+        scene.clock.sleep(3)
+        return log_bounds(partitions)
+
+    scene.kafka.log_bounds = assigned_meanwhile  # type: ignore[method-assign]
+
+    starts = give_starts(scene.kafka, scene.clock, GROUP, [NEW], just_made=[NEW], perhaps_hidden=[NEW])
+
+    assert scene.read(consumer) == list(range(10, 15))
+    assert starts == {NEW: Start(Outcome.OVERTAKEN, 4, 11)}
+    assert scene.kafka.committed(GROUP, [NEW]) == {NEW: 15}
+
+
 def test_an_offset_that_a_transaction_is_committing_is_waited_for() -> None:
     scene = Scene()
     scene.expand()
