@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 import pytest
 
@@ -28,10 +29,10 @@ def test_a_cluster_that_does_not_answer_is_asked_less_and_less_often_until_it_do
     kafka, loop = FakeKafka(clock), VirtualLoop(clock)
     called = kafka._called
 
-    def noted(call: str) -> None:
-        if call == "poll":
+    def noted(name: str) -> None:
+        if name == "poll":
             looks_s.append(clock.monotonic())
-        called(call)
+        called(name)
 
     kafka._called = noted  # type: ignore[method-assign]
     kafka.fail("poll", *[Unavailable("away")] * 10)
@@ -46,7 +47,7 @@ def test_a_cluster_that_does_not_answer_is_asked_less_and_less_often_until_it_do
     loop.run_until_complete(looks())
     loop.close()
 
-    rests_s = [after - before for before, after in zip(looks_s, looks_s[1:], strict=False)]
+    rests_s = [after - before for before, after in itertools.pairwise(looks_s)]
     assert rests_s[:10] == pytest.approx([USUAL_S, USUAL_S, USUAL_S, 1.6, 3.2, *[LONGEST_S] * 5], abs=0.01)
     assert rests_s[10:] == pytest.approx([USUAL_S] * len(rests_s[10:]), abs=0.01)
     assert len(rests_s) > 20
