@@ -40,6 +40,8 @@ VALUE_LIMIT: Final = 200
 EVIDENCE_LIMIT_BYTES: Final = 160 * 1024
 """Of its JSON; in a ConfigMap a long one is compressed to about a fifth of that."""
 
+_LAST: Final = datetime.max.replace(tzinfo=UTC)
+
 
 # --- values -----------------------------------------------------------------------------------------------------------
 
@@ -64,7 +66,8 @@ class Histogram:
 
     @property
     def end(self) -> datetime:
-        return self.start + self.width * len(self.replayed)
+        # A producer may date a record at the end of the year 9999, and its bucket would end in the next.
+        return self.start + min(self.width * len(self.replayed), _LAST - self.start)
 
 
 @dataclass(frozen=True, slots=True)

@@ -328,6 +328,7 @@ def test_the_status_stays_small_and_names_the_ten_worst(world: World) -> None:
     assert (status.groups.selected, status.groups.troubled) == (120, 60)
     assert [row.group for row in status.groups.worst] == [f"g-{n:03}" for n in range(10)]
     assert {row.reason for row in status.groups.worst} == {"ExpiresSoon"}
+    assert {row.expires_at for row in status.groups.worst} == {status.retention.expires_at}  # type: ignore[union-attr]
     assert len(json.dumps(status.to_json())) < 10_000
     condition = world.said("every")
     assert condition is not None
@@ -337,6 +338,10 @@ def test_the_status_stays_small_and_names_the_ten_worst(world: World) -> None:
     left_s = world.metric("tidegate_group_offsets_expire_seconds", policy="every", group="g-042")
     assert left_s == pytest.approx(22 * 3600, abs=3600)
     assert world.metric("tidegate_offsets_expire_seconds", policy="every") == left_s
+
+    world.sleep(DAY)
+    assert world.metric("tidegate_group_offsets_expire_seconds", policy="every", group="g-042") is None
+    assert world.metric("tidegate_group_offsets_expire_seconds", policy="every", group="h-042") is not None
 
 
 def test_a_group_whose_offsets_expired_is_known_and_restored_by_a_later_process(world: World) -> None:

@@ -26,7 +26,7 @@ from tidegate.kafka.model import GroupState, GroupType, TopicPartition
 from tidegate.reset.applying.apply import GroupReset
 from tidegate.reset.applying.rejoins import Rejoins
 from tidegate.reset.applying.rounds import MAX_ROUNDS
-from tidegate.reset.applying.timing import DeadlinePassed
+from tidegate.reset.applying.timing import DeadlinePassed, Tuning
 from tidegate.reset.applying.watch import TargetWatch
 from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.model.progress import Progress
@@ -260,7 +260,7 @@ class World:
     def create(
         self,
         *,
-        deadline: timedelta = timedelta(minutes=5),
+        deadline: timedelta | None = timedelta(minutes=5),
         until: Until | None = None,
         dead_letter: str = "",
         **settings: Any,
@@ -276,7 +276,7 @@ class World:
                 for topic in sorted({p.topic for p in self.targets})
             ),
             target=FromFile(rows, "test"),
-            settings=ApplySettings(deadline=self.clock.now() + deadline, **settings),
+            settings=ApplySettings(deadline=self.clock.now() + deadline if deadline else None, **settings),
             until=until,
             dead_letter=dead_letter,
         )
@@ -723,6 +723,28 @@ def test_where_the_group_stood_before_is_looked_up_after_an_outage(tmp_path: Pat
     assert result is not None
     assert result.phase is ResetPhase.SUCCEEDED
     assert all(b.offset > before[b.topic_partition] + 400 for b in result.before), (result.before, before)
+
+
+@pytest.mark.parametrize(("has_deadline", "away_s"), [(True, 600.0), (False, 60.0)])
+def test_kafka_is_waited_for_as_long_as_the_run_may_last(has_deadline: bool, away_s: float, tmp_path: Path) -> None:
+    world = World(KINDS[3], tmp_path)
+    world.create(deadline=timedelta(hours=1) if has_deadline else None)
+
+    result = world.execute(Outage(world.clock, 0, away_s, when=lambda name: name.endswith("transaction.send")))
+
+    assert result is not None
+    assert result.phase is ResetPhase.SUCCEEDED, result
+
+
+def test_without_a_deadline_a_kafka_that_stays_away_ends_the_run(tmp_path: Path) -> None:
+    world = World(KINDS[3], tmp_path)
+    world.create(deadline=None)
+
+    result = world.execute(Outage(world.clock, 0, 600.0, when=lambda name: name.endswith("transaction.send")))
+
+    assert result is not None
+    assert (result.phase, result.reason) == (ResetPhase.FAILED, "KafkaUnavailable")
+    assert Tuning().away_limit_s <= world.clock.monotonic() - world.started_s < 2 * Tuning().away_limit_s
 
 
 def test_a_plan_is_checked_again_after_an_outage(tmp_path: Path) -> None:

@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
+from support.fake_kafka import FakeTransaction
 from support.killed import Killed
 from tidegate.audit.codec import decode_change, encode_change
 from tidegate.audit.records import Action, Actor, Attribution, AuditTopic, Change, Moved, State
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Unavailable
 from tidegate.kafka.model import TopicPartition
+from tidegate.reset.applying.timing import Tuning
 from tidegate.reset.binding import digest_of
 from tidegate.reset.confined import ConfinedRunStore
 from tidegate.reset.model.request import Until
@@ -184,6 +186,26 @@ def test_what_is_put_back_is_recorded_as_well(tmp_path: Path) -> None:
     last = reset.changes[-1]
     assert (last.action, last.id.startswith("uid/1#2.")) == (Action.ROLLBACK, True)
     assert {m.after for m in last.offsets.values()} <= {m.before for m in reset.changes[0].offsets.values()}
+
+
+def test_a_log_that_is_wanted_only_is_waited_for_less_long_than_one_that_is_required(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Owners may stand still meanwhile."""
+    append, waits = FakeTransaction.append, dict[bool, set[float | None]]()
+
+    def noted(self: FakeTransaction, topic: str, records: Any, *, timeout_s: float | None = None) -> None:
+        waits.setdefault(required, set()).add(timeout_s)
+        append(self, topic, records, timeout_s=timeout_s)
+
+    monkeypatch.setattr(FakeTransaction, "append", noted)
+    for required, attribution in ((False, ATTRIBUTION), (True, REQUIRED)):
+        recorded(SOME[0], tmp_path / str(required), attribution).execute()
+
+    [wanted_s], [required_s] = waits[False], waits[True]
+    assert wanted_s is not None
+    assert required_s is not None
+    assert wanted_s < required_s < Tuning().transaction_s
 
 
 @pytest.mark.parametrize("failure", [NotAuthorized("not allowed"), Unavailable("away")], ids=lambda f: type(f).__name__)

@@ -20,10 +20,13 @@ from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.evidence import (
     MAX_BUCKETS,
     Amount,
+    Content,
     Evidence,
+    Histogram,
     HistogramSource,
     Moving,
     by_topic,
+    content,
     counted_by_index,
     fitted,
     grid,
@@ -53,6 +56,16 @@ def test_a_grid_covers_both_ends_in_few_buckets(one: datetime, other: datetime) 
     assert 1 <= found.count <= MAX_BUCKETS
     assert found.start <= min(one, other)
     assert max(one, other) < found.start + found.count * found.width
+
+
+def test_a_producer_whose_clock_is_millennia_ahead_gets_few_buckets_as_well() -> None:
+    one, other = datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+
+    found = grid(one, other)
+
+    assert (found.start, found.count) == (one, MAX_BUCKETS)
+    histogram = Histogram(found.start, found.width, (1,) * found.count, (0,) * found.count, HistogramSource.INDEX)
+    assert histogram.end == datetime.max.replace(tzinfo=UTC)
 
 
 def test_buckets_have_a_width_that_people_count_in() -> None:
@@ -87,6 +100,7 @@ def test_stretches_stay_within_what_moves_and_within_the_bound(sizes: list[int],
     read = sum(found.looked_at().values())
     assert read == sum(sizes) or read <= most
     assert read == sum(r.size for ranges in found.rounds(replayed=True) for r in ranges.values())
+    assert all(r.size for ranges in found.rounds(replayed=True) for r in ranges.values()), "each is a task of its own"
     assert found.rounds(replayed=False) == ()
     for m, ranges in found.of.items():
         assert all(m.start <= r.start <= r.end <= m.end for r in ranges)
@@ -134,6 +148,25 @@ def test_many_topics_are_cut_and_counted() -> None:
     assert [t.topic for t in topics[:2]] == ["t099", "t098"]
     assert topics[0].replayed == Amount(100)
     assert notes == ("Shown are the 40 topics in which the most moves, of 100",)
+
+
+@pytest.mark.parametrize(
+    ("length", "digest", "head", "whole", "expected"),
+    [
+        (None, None, None, None, None),
+        (5, "d", None, None, Content(5, "d")),
+        (5, "d", b"hello", None, Content(5, "d", "hello", cut=False)),
+        (9, "d", b"hello", None, Content(9, "d", "hello", cut=True)),
+        (9, "d", b"hello", 5, Content(9, "d", "hello", cut=False)),
+        (5, "d", b"hello", 9, Content(5, "d", "hello", cut=True)),
+        (8, "d", b"hello wo", None, Content(8, "d", "hello w", cut=True)),
+    ],
+    ids=["null", "not to be shown", "all of it", "its beginning", "all as JSON", "JSON's beginning", "long"],
+)
+def test_a_value_is_shown_as_far_as_it_may_be_and_says_whether_there_is_more(
+    length: int | None, digest: str | None, head: bytes | None, whole: int | None, expected: Content | None
+) -> None:
+    assert content(length, digest, head, 7, whole) == expected
 
 
 def test_samples_are_left_out_before_topics() -> None:

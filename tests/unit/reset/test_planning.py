@@ -526,6 +526,15 @@ def test_it_is_refused_where_many_groups_are_planned_at_once(kafka: FakeKafka) -
         make_plan(asked, read_ahead(kafka, [asked], NOW), NOW)
 
 
+def test_offsets_of_groups_that_were_not_read_ahead_are_asked_of_the_cluster(kafka: FakeKafka) -> None:
+    kafka.commit_directly("other", {ORDERS[0]: 33})
+    ahead = read_ahead(kafka, [request(ToEarliest(), ALL_ORDERS)], NOW)
+    known = kafka.committed("g")
+    kafka.commit_directly("g", {ORDERS[0]: 99})
+
+    assert ahead.committed_of(["g", "other"]) == {"g": known, "other": {ORDERS[0]: 33}}
+
+
 def test_a_rebalance_does_not_decide_whether_it_is_a_streams_application(kafka: FakeKafka) -> None:
     """The coordinator does not tell its assignor then, and the commits may be those of an earlier application."""
     FakeConsumer(kafka, "g", ["orders"], assignor="range", auto_commit_s=None).start()

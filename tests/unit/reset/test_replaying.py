@@ -8,11 +8,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tidegate.kafka.connection import Connection
-from tidegate.reset.applying.replay import RETURNED, Replayed
+from tidegate.reset.applying.replay import CONTINUED, RETURNED, Replayed
 from tidegate.reset.model.progress import Progress
 from tidegate.reset.model.request import ApplySettings, RunRequest, Until
+from tidegate.reset.model.result import RunResult
 from tidegate.reset.model.targets import ToOffset
-from tidegate.reset.runs.replaying import ENDING_LIMIT, has_to_be_over_by, replay_status, why_overdue
+from tidegate.reset.runs.replaying import ENDING_LIMIT, ended_status, has_to_be_over_by, replay_status, why_overdue
 from tidegate.reset.store import Run
 from tidegate.resources.replay import Then
 from tidegate.resources.reset import ResetPhase
@@ -50,6 +51,18 @@ def test_when_it_may_have_ended_is_told_by_how_fast_it_was_so_far(read: int, end
     told = replay_status(RUN, Replayed(1_000_000_000, read, 3, 0), None, NOW)
     assert told is not None
     assert told.estimated_end == ends
+
+
+@pytest.mark.parametrize(("reason", "percent"), [(RETURNED, 100), (CONTINUED, 100), ("Deleted", 50)])
+def test_a_status_says_how_far_a_run_that_has_ended_had_come(reason: str, percent: int) -> None:
+    before = replay_status(RUN, Replayed(1_000, 500, 3, 1, waits_for="a pause"), None, NOW)
+
+    after = ended_status(before, RunResult(ResetPhase.SUCCEEDED, reason, "", NOW))
+
+    assert after is not None
+    assert (after.percent, after.read, after.reached) == (percent, 10 * percent, 3 if percent == 100 else 1)
+    assert after.progress == f"{percent}% ({after.reached}/3 partitions)"
+    assert (after.estimated_end, after.waits_for) == (None, None)
 
 
 def test_moving_the_group_on_has_a_time_of_its_own_and_says_so_when_that_is_over() -> None:

@@ -103,6 +103,9 @@ class ReplayWorld(World):
 def test_the_group_stops_at_the_end_and_goes_on(kind: Kind, then: Then, tmp_path: Path) -> None:
     world = ReplayWorld(kind, tmp_path)
     assert world.replay(then) is None
+    last = world.store.load().last
+    assert last is not None
+    assert (last.phase, last.way) == (ResetPhase.REPLAYING, Way.GATED)
     world.wait_over()
     world.clock.sleep(5)
     assert all(world.read_of(p)[-1] == world.ends[p] - 1 for p in RESET)

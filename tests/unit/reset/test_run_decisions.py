@@ -152,6 +152,12 @@ CASES = {
         None,
         "Pending",
     ),
+    "stored: finalizer next": (
+        under_way(STARTED, has_finalizer=False, run=Run(REQUEST), runner=LOST),
+        AddFinalizer(),
+        ("False", "Planning"),
+        "Planning",
+    ),
     "begun, held: document next": (
         under_way(STARTED, start=Start(request=REQUEST)),
         CreateRun(REQUEST),
@@ -490,6 +496,11 @@ def test_next_step(name: str) -> None:
         assert condition(decision, "Ready") == ready
     assert (decision.status.phase.value if decision.status.phase else None) == phase
     assert decision.status.observed_generation == given.generation
+
+
+@pytest.mark.parametrize("name", ["it may begin: intent first", "begun: finalizer next", "stored: finalizer next"])
+def test_what_takes_no_time_is_followed_by_the_next_step_at_once(name: str) -> None:
+    assert decide(CASES[name][0]).again_after_s == 0
 
 
 TAKEN_OVER = {

@@ -12,6 +12,7 @@ from support.fake_kafka import FakeClock
 from support.stored_documents import RUN
 from tidegate.reset.config_map_store import RECENT_S, ConfigMapRunStore
 from tidegate.reset.document import StoreFailure
+from tidegate.reset.model.fleet import FleetPlan, GroupPlan
 from tidegate.reset.model.progress import Progress
 from tidegate.reset.store import RunNotFound, StaleAttempt
 from tidegate.resources.reset import ResetPhase
@@ -204,3 +205,18 @@ def test_the_next_job_of_a_run_begins_with_nothing(world: World) -> None:
     assert world.server.asked == ["read", "read", "replace"], "the end of the first is not that of the next one"
     next_one.load()
     assert world.server.asked[3:] == []
+
+
+@pytest.mark.parametrize("groups", [1, 2_000], ids=["readable", "compressed"])
+def test_a_fleets_plan_stays_as_its_run_goes_on(world: World, groups: int) -> None:
+    """Its groups are undone and put back by it."""
+    plan = FleetPlan("run", NOON, tuple(GroupPlan(f"payments-{n:05}", records_replayed=n) for n in range(groups)))
+    store = world.operator()
+    attempt = store.begin_attempt()
+    store.write_fleet_plan(plan, attempt=attempt)
+    assert world.server.there is not None
+    assert ("fleet.json.gz" in world.server.there["binaryData"]) is (groups > 1)
+
+    world.operator().append(progress(attempt), attempt=attempt)
+
+    assert world.operator().load().fleet == plan

@@ -84,6 +84,14 @@ def test_a_group_that_loses_its_members_between_two_looks_is_announced_in_time(
     assert minutely.first("OffsetsExpired") <= left + MINUTE + AT_MOST_LATE
 
 
+def test_a_warning_longer_than_the_retention_makes_no_look_at_members_more_frequent(minutely: Minutely) -> None:
+    minutely.retention(guard=False, warnBefore="2m")
+    consumer = minutely.consumer()
+    assert minutely.kafka._member_commit(GROUP, consumer.member_id, consumer._generation, PLACE)
+
+    assert minutely.keep().again_after_s == MINUTE.total_seconds() / 8
+
+
 def test_a_simple_consumer_that_repeats_its_commit_is_not_announced(minutely: Minutely) -> None:
     """Java's consumers commit each interval, whether they have moved or not."""
     minutely.kafka.commit_directly(GROUP, PLACE)

@@ -30,6 +30,7 @@ from tidegate.stuck.courses import Course
 from tidegate.stuck.feature import Parts, StuckRecordsFeature
 from tidegate.stuck.judging import Verdict
 from tidegate.stuck.metrics import StuckMetrics
+from tidegate.stuck.skip import Skips
 from tidegate.stuck.told import Known, Stuck, decode, encode
 
 GROUP = "payments"
@@ -100,19 +101,14 @@ class World:
     def commit(self, offset: int, partition: TopicPartition = P) -> None:
         assert self.kafka._member_commit(GROUP, self.consumer.member_id, self.consumer._generation, {partition: offset})
 
+    def view(self) -> PolicyView:
+        spec = parse_spec(OffsetResetPolicySpec, self.body)
+        memory = GroupMemory(self.memory, GROUP)
+        return PolicyView(self.body, spec, self.status, self.live, self.clock.now(), self.resetting, memory)
+
     def keep(self) -> FeatureOutcome:
         """One pass, whose status, Events and memory are written after it."""
-        spec = parse_spec(OffsetResetPolicySpec, self.body)
-        view = PolicyView(
-            self.body,
-            spec,
-            self.status,
-            self.live,
-            self.clock.now(),
-            self.resetting,
-            GroupMemory(self.memory, GROUP),
-        )
-        kept = self.loop.run_until_complete(self.feature.reconcile(view))
+        kept = self.loop.run_until_complete(self.feature.reconcile(self.view()))
         self.status = kept.status
         for happening in kept.happenings:
             self.kube.record(self.body, happening)
@@ -322,12 +318,36 @@ def test_the_prepared_reset_copies_the_record_where_the_connection_allows_it(wor
     assert world.resets == []
     condition = find_condition(world.status.conditions, RECORD_STUCK)
     assert condition is not None
-    assert "does not allow dead-letter topic orders.DLT" in condition.message
+    assert (
+        "spec.stuckRecords.deadLetter.topic: KafkaConnection kafka does not allow dead-letter topic orders.DLT"
+        in condition.message
+    )
     allow = world.live.allow.model_copy(update={"dead_letter_topics": ("*.DLT",)})
     world.live = replace(world.live, allow=allow)
     world.run(4, world.produce)
     [prepared] = world.resets
     assert parse_offset_reset(prepared).dead_letter_topic == "orders.DLT"
+
+
+def test_a_group_that_the_connection_does_not_allow_is_not_looked_at(world: World) -> None:
+    world.live = replace(world.live, allow=world.live.allow.model_copy(update={"groups": ("other",)}))
+    world.get_stuck()
+    assert world.said == ("Unknown", "GroupNotAllowed")
+    assert world.resets == []
+    assert world.told == []
+
+
+def test_partitions_that_stand_at_the_same_offset_have_each_a_reset_of_its_own(world: World) -> None:
+    both = {TopicPartition("orders", 0), TopicPartition("orders", 1)}
+    head = RecordHead(7, None, 1, 0)
+    known = Known(stuck={partition: Stuck(7, head, 0, Verdict.STUCK) for partition in both})
+    skips = Skips(world.kube, world.executor)
+    for _ in ("decided", "made"):
+        assert world.loop.run_until_complete(skips.prepare(world.view(), known)) == ""
+    [of_0, of_1] = [parse_offset_reset(reset).partitions for reset in world.resets]
+    assert of_0 is not None
+    assert of_1 is not None
+    assert {TopicPartition(each.topic, n) for each in (*of_0, *of_1) for n in each.numbers or ()} == both
 
 
 def test_no_reset_is_prepared_that_copies_a_record_of_the_dead_letter_topic_to_itself(world: World) -> None:

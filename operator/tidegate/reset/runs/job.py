@@ -138,9 +138,9 @@ def unplanned(failure: PlanRefused | KafkaFailure, at: datetime) -> RunResult:
     return RunResult(ResetPhase.FAILED, reason, f"{message}. Nothing was changed", at)
 
 
-def apply_run(store: RunStore, attempt: int, kafka: Kafka, clock: Clock, *, tuning: Tuning | None = None) -> RunResult:
+def apply_run(store: RunStore, attempt: int, kafka: Kafka, clock: Clock) -> RunResult:
     """``apply_or_replay`` for a plan without ends: others only the operator carries out. Raises ``ValueError`` too."""
-    result = apply_or_replay(store, attempt, kafka, clock, tuning=tuning)
+    result = apply_or_replay(store, attempt, kafka, clock)
     if result is None:
         raise ValueError("a replay that ends is carried out by the operator")
     return result
