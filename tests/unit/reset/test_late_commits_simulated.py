@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from support.fake_kafka import FakeConsumer
+from support.fake_kafka import FakeClock, FakeConsumer
 from support.killed import Killed
 from tidegate.kafka.model import GroupType, TopicPartition
 from tidegate.reset.model.result import RunResult
@@ -223,3 +223,36 @@ def test_kafka_may_be_away_while_late_commits_are_looked_for(
     assert result is not None
     world.settle(30)
     _check(world, reads, result)
+
+
+class _SlowAnswers(Process):
+    """Of one of its questions for committed offsets the writer gets the answer only ``slow_s`` later."""
+
+    def __init__(self, clock: FakeClock, slow: int, slow_s: float) -> None:
+        super().__init__()
+        self._clock, self._slow, self._slow_s = clock, slow, slow_s
+        self.asked = 0
+
+    def call(self, name: str, do: Callable[[], Any]) -> Any:
+        answer = super().call(name, do)
+        if name == "kafka.committed":
+            self.asked += 1
+            if self.asked == self._slow:
+                self._clock.sleep(self._slow_s)
+        return answer
+
+
+def test_an_answer_that_takes_long_hides_no_late_commit(reads: list[_Read], tmp_path: Path) -> None:
+    """What was committed just before the answer, which comes when its owner would have begun elsewhere long since."""
+    world = _world(tmp_path / "quick", LATE)
+    quick = _SlowAnswers(world.clock, 0, 0.0)
+    world.create(in_flight=IN_FLIGHT)
+    world.execute(quick)
+    for slow in range(1, quick.asked + 1, 2):
+        reads.clear()
+        world = _world(tmp_path / str(slow), LATE)
+        world.create(in_flight=IN_FLIGHT)
+        result = world.execute(_SlowAnswers(world.clock, slow, 0.4))
+        assert result is not None
+        world.settle(30)
+        _check(world, reads, result)

@@ -132,10 +132,11 @@ class LateCommits:
         joined_at: float | None = None
         old = NO_PARTITIONS
         while old != pending:
+            # Before asking: an answer that takes long says nothing of when it comes.
+            now = clock.monotonic()
             seen = self._view.committed(pending)
             self._claim.confirm(after_s=LEASE_S)
             old |= frozenset(p for p in pending & self._state.replaced.keys() if p in seen and self._is_old(p, seen[p]))
-            now = clock.monotonic()
             if joined_at is None and (self._joins.is_over() or now > limit):
                 joined_at = now
             if joined_at is not None and now >= joined_at + tuning.kept_back_s:
@@ -157,9 +158,10 @@ class LateCommits:
         while looked_at and clock.monotonic() <= limit:
             # In this order: what an owner commits as it gives a partition up comes before that shows.
             now = self._view.group()
+            # Before that is asked which may take long to answer: what is in the answer may be from just after this.
+            at = clock.monotonic()
             seen = self._view.committed(frozenset(looked_at))
             self._claim.confirm(after_s=LEASE_S)
-            at = clock.monotonic()
             missing, away = self._returning(now)
             rests = now.state is GroupState.STABLE
             for partition, taking in list(looked_at.items()):

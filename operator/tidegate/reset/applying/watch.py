@@ -95,6 +95,8 @@ class TargetWatch:
         while True:
             if opened:
                 opened = self._kafka.pending(self._group_id, opened)
+            # Before asking: an answer that takes long says nothing of when it comes.
+            now = clock.monotonic()
             seen = self._view.committed(self._state.unverified)
             # What another run commits is not an owner's word.
             self._claim.confirm(after_s=LEASE_S)
@@ -104,7 +106,6 @@ class TargetWatch:
                 p: Watched(replaced.get(p), self._state.targets[p], seen.get(p)).verdict for p in self._state.unverified
             }
             overwritten = frozenset(p for p, verdict in verdicts.items() if verdict is Verdict.OVERWRITTEN)
-            now = clock.monotonic()
             first_commits.take_up(seen, self._view.group)
             self._state.doubtful = doubtful | first_commits.lost | first_commits.awaited
             if overwritten:
