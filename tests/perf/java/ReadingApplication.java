@@ -57,7 +57,7 @@ public final class ReadingApplication {
         }
     }
 
-    private Map<String, Object> measure(JsonNode job) {
+    private Map<String, Object> measure(JsonNode job) throws IOException {
         String topic = job.get("topic").asText();
         int partitions = job.get("partitions").asInt();
         consumer.subscribe(Collections.singleton(topic));
