@@ -48,7 +48,11 @@ CORE: Final = (
     "sweep",
 )
 """Packages of ``operator/tidegate`` that decide what happens to a group's offsets."""
-TESTS: Final = (*(f"tests/unit/{package}" for package in CORE), "tests/property", "tests/contract")
+TESTS: Final = (
+    *(f"tests/unit/{package}" for package in CORE),
+    *("tests/unit/audit", "tests/unit/offset_reset", "tests/unit/test_stored_documents.py"),
+    *("tests/property", "tests/contract", "tests/security/test_hostile_acks.py"),
+)
 
 HEAD: Final = """\
 # What the tests would not notice
