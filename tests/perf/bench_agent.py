@@ -35,12 +35,14 @@ TIMEOUT_S = 300
 
 
 def main(arguments: list[str]) -> None:
-    """``--records N --runs N --java-runs N --only python|java``."""
+    """``--records N --runs N --java-records N --java-runs N --only python|java --case NAME ...``."""
     parser = argparse.ArgumentParser("agent", description=__doc__)
     parser.add_argument("--records", type=int, default=RECORDS)
     parser.add_argument("--runs", type=int, default=RUNS)
+    parser.add_argument("--java-records", type=int, default=java_agent_cost.RECORDS)
     parser.add_argument("--java-runs", type=int, default=java_agent_cost.RUNS)
     parser.add_argument("--only", choices=("python", "java"))
+    parser.add_argument("--case", action="append", default=[], help="of Java's, by its name in the table; else all")
     options = parser.parse_args(arguments)
     with KafkaCluster.start() as kafka, tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
         client = KafkaClient(Connection(kafka.bootstrap))
@@ -54,10 +56,11 @@ def main(arguments: list[str]) -> None:
                 fill(kafka.bootstrap, TOPIC, PARTITIONS, options.records)
                 rows += [measure(kafka.bootstrap, client, case, options, Path(folder)) for case in CASES]
             if options.only != "python":
-                bench = java_agent_cost.Bench(kafka.bootstrap, client, Path(folder), options.records)
+                bench = java_agent_cost.Bench(kafka.bootstrap, client, Path(folder), options.java_records)
                 bench.fill()
-                rows += [bench.reading(case, options.java_runs) for case in java_agent_cost.CASES]
-                starts += [bench.start(case, options.java_runs) for case in java_agent_cost.STARTS]
+                named = set(options.case) or {case.name for case in java_agent_cost.CASES}
+                rows += [bench.reading(c, options.java_runs) for c in java_agent_cost.CASES if c.name in named]
+                starts += [bench.start(c, options.java_runs) for c in java_agent_cost.STARTS if c.name in named]
         finally:
             client.close()
     Report("agent", "records/s", "without the agent", rows, lower_is_better=False).publish()

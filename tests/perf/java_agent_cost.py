@@ -33,7 +33,9 @@ SOURCE: Final = Path(__file__).with_name("java") / "ReadingApplication.java"
 TOPIC: Final = "java-records"
 PARTITIONS: Final = 10
 RECORD_BYTES: Final = 150
-WARM, COUNTED = 20, 10
+RECORDS: Final = 1_000_000
+"""Of one reading. At a consumer's defaults it takes a second or more on a loopback, most of it waiting."""
+WARM, COUNTED = 15, 10
 """Readings."""
 RUNS: Final = 9
 IDLE_MS: Final = 1000
