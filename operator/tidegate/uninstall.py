@@ -112,6 +112,10 @@ async def uninstall(settings: Settings, leave: Leave) -> bool:
         await operator.stop()
     if operator.replaced.is_set():
         raise Replaced(operator.why_replaced)
+    return not left
+
+
+def _tell(left: Mapping[str, str]) -> None:
     for what, why in sorted(left.items()):
         _log.error("LEFT BEHIND: %s: %s", what, why)
     if left:
@@ -121,7 +125,6 @@ async def uninstall(settings: Settings, leave: Leave) -> bool:
             "it again and delete them. See docs/how-to/install.md",
             len(left),
         )
-    return not left
 
 
 async def _end_operator(kube: LeavingClient, leave: Leave) -> None:
@@ -168,6 +171,8 @@ async def _let_go(operator: Operator, kube: _Client, limit_s: float) -> Mapping[
     left |= {what: why for what, why in kube.warnings.items() if what in {_what(body) for _, body in begun}}
     for each in loops.values():
         await each.stop()
+    # Before the finalizers go: without them the next attempt does not look at these again, should this one fail now.
+    _tell(left)
     for kind, body in begun:
         await _say_goodbye(kube, kind, body, left.get(_what(body), ""))
     for body in await _held(kube, POLICIES):

@@ -587,3 +587,48 @@ def test_the_text_after_installing_tells_of_what_is_missing(tmp_path: Path) -> N
     assert done.code == 0, done.complaint
     assert "serves namespaces a." in done.output
     assert "the cluster serves no SparkApplications" in done.output
+
+
+class Once(yaml.SafeLoader):
+    """Refuses a key that a mapping has twice, as YAML does; most readers take the last one without a word."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value]
+        assert len(keys) == len(set(keys)), f"twice in one mapping: {sorted(k for k in keys if keys.count(k) > 1)}"
+        return super().construct_mapping(node, deep=deep)
+
+
+OWN_AGAIN = {
+    "commonLabels": {
+        "team": "streams",
+        "app.kubernetes.io/name": "x",
+        "app.kubernetes.io/instance": "x",
+        "app.kubernetes.io/version": "x",
+        "app.kubernetes.io/managed-by": "x",
+        "app.kubernetes.io/part-of": "x",
+        "app.kubernetes.io/component": "x",
+        "helm.sh/chart": "x",
+    },
+    "podLabels": {"app.kubernetes.io/name": "x"},
+    "podAnnotations": {"kubectl.kubernetes.io/default-container": "x", "example.com/a": "b"},
+    "webhook": {
+        **EVERYTHING["webhook"],
+        "annotations": {"cert-manager.io/inject-ca-from": "x/y", "example.com/a": "b"},
+    },
+}
+
+
+@pytest.mark.parametrize("values", [{}, EVERYTHING, {**EVERYTHING, **OWN_AGAIN}], ids=["defaults", "everything", "own"])
+def test_what_objects_select_by_and_each_key_is_there_once(values: dict[str, Any]) -> None:
+    manifests = [each for each in yaml.load_all(template(values, SPARK), Once) if each]
+
+    for manifest in manifests:
+        labels = manifest["metadata"]["labels"]
+        assert labels["app.kubernetes.io/name"] == "tidegate", manifest["kind"]
+        assert labels["app.kubernetes.io/part-of"] == "tidegate"
+    if "commonLabels" in values:
+        assert {manifest["metadata"]["labels"]["team"] for manifest in manifests} == {"streams"}
+    deployment = one(manifests, "Deployment")
+    assert deployment["spec"]["selector"]["matchLabels"]["app.kubernetes.io/component"] == "operator"
+    annotations = deployment["spec"]["template"]["metadata"]["annotations"]
+    assert annotations["kubectl.kubernetes.io/default-container"] == "operator"

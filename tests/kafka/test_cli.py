@@ -178,7 +178,7 @@ def test_a_reset_that_is_ended_politely_puts_its_offsets_back(
             process.send_signal(signal.SIGTERM)
             out, err = process.communicate(timeout=90)
 
-        assert process.returncode == 1, out + err
+        assert process.returncode == 130, out + err
         assert "It was interrupted" in out
         assert committed.committed(group)[first] == 9
 

@@ -231,8 +231,12 @@ class Pauses:
 
 
 def since_of(held: Held) -> datetime | None:
-    """Since when it is held, by the broker's clock; ``None`` where that is not known."""
-    return None if held.since_ms is None else _EPOCH + timedelta(milliseconds=held.since_ms)
+    """Since when it is held, by the broker's clock; ``None`` where that is not known, or is no time of a calendar:
+    where a topic's timestamps are its writers', they may say anything."""
+    try:
+        return None if held.since_ms is None else _EPOCH + timedelta(milliseconds=held.since_ms)
+    except OverflowError:
+        return None
 
 
 def _holds(gates: Gates, group_id: str, partition: TopicPartition) -> tuple[HeldBy, ...]:

@@ -84,18 +84,26 @@ def created(kube: Creating, kind: Kind, asked: Mapping[str, Any], *, dry_run: bo
     except KubeUnavailable as failure:
         if dry_run:
             raise
-        where = f"kubectl get -n {asked['metadata']['namespace']} {kind.plural}"
         raise CommandFailed(
             f"{failure}. It may have been created all the same, and there would be two if it were created again: look "
-            f"first with {where}"
+            f"first with {_looked_for(kind, asked)}"
         ) from failure
+
+
+def _looked_for(kind: Kind, asked: Mapping[str, Any]) -> str:
+    return f"kubectl get -n {asked['metadata']['namespace']} {kind.plural}"
 
 
 def create(kube: Creating, kind: Kind, asked: Mapping[str, Any], options: argparse.Namespace, screen: Screen) -> Object:
     """The new object, whose name is shown. Raises as ``created``."""
     from tidegate.kube.ports import name_of
 
-    made = created(kube, kind, asked, dry_run=options.dry_run)
+    try:
+        made = created(kube, kind, asked, dry_run=options.dry_run)
+    except KeyboardInterrupt:
+        if not options.dry_run:
+            screen.note(f"It may have been created all the same: {_looked_for(kind, asked)}")
+        raise
     how = " (server dry run)" if options.dry_run else ""
     screen.show(f"{kind.kind.lower()}.{kind.group}/{visible(name_of(made))} created{how}\n")
     return made

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import math
 import secrets
 from collections.abc import Sequence
 from typing import Final
 
-from tidegate.cli.errors import CommandFailed, Parser
+from tidegate.cli.errors import CommandFailed, Parser, UsageError
 from tidegate.cli.reaching import add_kubernetes, with_namespace
 from tidegate.cli.screen import Screen
 from tidegate.clock import Clock, SystemClock
 from tidegate.kube.api import NoCluster, default_api_client
 from tidegate.kube.client import KubeClient
-from tidegate.kube.ports import APPROVALS, RESETS, Kube, KubeFailure, NotFound, Object, name_of, namespace_of
+from tidegate.kube.ports import (
+    APPROVALS,
+    RESETS,
+    Kube,
+    KubeFailure,
+    KubeUnavailable,
+    NotFound,
+    Object,
+    name_of,
+    namespace_of,
+)
 from tidegate.printable import visible
 from tidegate.resources.approval import OffsetResetApprovalSpec, OffsetResetApprovalStatus
 from tidegate.resources.base import InvalidResource, parse_spec, read_status
@@ -42,6 +54,8 @@ def approve_parser() -> argparse.ArgumentParser:
 def run_approve(arguments: Sequence[str], screen: Screen) -> int:
     """0, or 1 where the approval could not be created or has no effect. Raises ``UsageError``."""
     options = with_namespace(approve_parser().parse_args(list(arguments)))
+    if math.isnan(options.wait):
+        raise UsageError("--wait takes a number of seconds")
     clock = SystemClock()
     try:
         kube = KubeClient(default_api_client(options.context), clock, [options.namespace])
@@ -67,15 +81,24 @@ def create(kube: Kube, namespace: str, spec: dict[str, str]) -> Object:
     except NotFound:
         raise CommandFailed(f"there is no OffsetReset {parsed.reset} in namespace {namespace}") from None
     # A name that nobody knows beforehand, so that nobody can have taken it.
-    return kube.make(APPROVALS, reset, f"{parsed.reset}-{secrets.token_hex(4)}", spec)
+    name = f"{parsed.reset}-{secrets.token_hex(4)}"
+    try:
+        return kube.make(APPROVALS, reset, name, spec)
+    except KubeUnavailable as failure:
+        raise CommandFailed(
+            f"{failure}. It may have been created all the same, and the plan be approved by it: look with "
+            f"kubectl get -n {namespace} ora {name}"
+        ) from failure
 
 
 def effect(kube: Kube, made: Object, clock: Clock, patience_s: float) -> Condition | None:
-    """The condition ``Effective``, once that is certain, or as it is when the time is over."""
-    until = clock.monotonic() + patience_s
+    """The condition ``Effective``, once that is certain, or as it was last seen when the time is over. While the API
+    server does not answer it is asked again: the approval is there, whether anybody hears of its effect or not."""
+    until, said = clock.monotonic() + patience_s, None
     while True:
-        body = kube.get(APPROVALS, namespace_of(made), name_of(made))
-        said = find_condition(read_status(OffsetResetApprovalStatus, body).conditions, EFFECTIVE)
+        with contextlib.suppress(KubeUnavailable):
+            body = kube.get(APPROVALS, namespace_of(made), name_of(made))
+            said = find_condition(read_status(OffsetResetApprovalStatus, body).conditions, EFFECTIVE)
         if (said is not None and said.status is not ConditionStatus.UNKNOWN) or clock.monotonic() >= until:
             return said
         clock.sleep(_LOOK_S)

@@ -12,6 +12,7 @@ from tidegate.cli.tables import OffsetRow, listing_table, members_table, offsets
 from tidegate.kafka.errors import UnknownPartitions
 from tidegate.kafka.model import Broker, Group, GroupState, GroupType, ListedGroup, Offsets, TopicPartition
 from tidegate.kafka.ports import ClusterReader
+from tidegate.printable import visible
 
 _STATES: Final = tuple(s for s in GroupState if s is not GroupState.UNKNOWN)
 _TYPES: Final = (GroupType.CONSUMER, GroupType.CLASSIC)
@@ -45,7 +46,7 @@ def list_groups(options: Options, details: GroupDetails, screen: Screen) -> int:
         if (not states or listed.state.lower() in states) and (not types or listed.type in types)
     ]
     if options.listed_state is None and options.listed_type is None:
-        screen.show("".join(f"{group}\n" for group, _, _ in rows))
+        screen.show("".join(f"{visible(group)}\n" for group, _, _ in rows))
     else:
         shows = {"types": options.listed_type is not None, "states": options.listed_state is not None}
         screen.show(listing_table(rows, **shows))
@@ -130,14 +131,15 @@ def _show_state(group: Group, options: Options, details: GroupDetails, screen: S
 
 def _introduce(group: Group, screen: Screen, *, known: bool = False) -> bool:
     """Say what there is to say about its state; whether there is a group at all. ``known``: it has offsets."""
+    name = visible(group.group_id)
     if group.state is GroupState.DEAD and not known:
-        screen.error(f"Consumer group '{group.group_id}' does not exist.")
+        screen.error(f"Consumer group '{name}' does not exist.")
         return False
     if group.state is GroupState.UNKNOWN and group.type in (GroupType.STREAMS, GroupType.SHARE):
-        screen.error(f"Group '{group.group_id}' is a {group.type} group.")
+        screen.error(f"Group '{name}' is a {group.type} group.")
         return False
     if group.state in (GroupState.EMPTY, GroupState.DEAD):
-        screen.note(f"\nConsumer group '{group.group_id}' has no active members.")
+        screen.note(f"\nConsumer group '{name}' has no active members.")
     elif group.state in _REBALANCING:
-        screen.note(f"\nWarning: Consumer group '{group.group_id}' is rebalancing.")
+        screen.note(f"\nWarning: Consumer group '{name}' is rebalancing.")
     return True

@@ -6,7 +6,7 @@ import argparse
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import yaml
 
@@ -111,12 +111,20 @@ def _from_file(path: Path, name: str) -> tuple[Object, Object | None]:
         documents = [d for d in yaml.safe_load_all(path.read_text(encoding="utf-8")) if isinstance(d, Mapping)]
     except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
         raise CommandFailed(f"{path} cannot be read: {error}") from error
-    policies = [d for d in documents if d.get("kind") == POLICIES.kind and d.get("metadata", {}).get("name") == name]
+    policies = [d for d in documents if d.get("kind") == POLICIES.kind and _member(d, "metadata", "name") == name]
     if not policies:
         raise CommandFailed(f"{path} has no OffsetResetPolicy {name}")
     policy = policies[0]
-    wanted = policy.get("spec", {}).get("connectionRef", {}).get("name")
+    wanted = _member(policy, "spec", "connectionRef", "name")
     connections = (
-        d for d in documents if d.get("kind") == CONNECTIONS.kind and d.get("metadata", {}).get("name") == wanted
+        d for d in documents if d.get("kind") == CONNECTIONS.kind and _member(d, "metadata", "name") == wanted
     )
     return policy, next(connections, None)
+
+
+def _member(document: Mapping[str, Any], *path: str) -> Any:
+    """``None`` also where something on the way is no mapping: nobody has judged what is in a file."""
+    found: Any = document
+    for name in path:
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found

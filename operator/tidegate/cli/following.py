@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,6 +18,7 @@ from tidegate.kube.ports import (
     RESETS,
     Kind,
     Kube,
+    KubeFailure,
     KubeUnavailable,
     NotFound,
     Object,
@@ -31,6 +33,9 @@ from tidegate.resources.pause import PausePhase, PauseStatus
 from tidegate.resources.reset import ResetPhase, has_ended
 
 LOOK_S: Final = 1.0
+
+ROLES_S: Final = 30.0
+"""For so long after it was away an API server may refuse what it allows: until it has read the roles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,16 +114,21 @@ def follow(
     clock: Clock,
     timeout_s: float,
     screen: Screen,
+    *,
+    goes_on: bool = True,
 ) -> bool:
     """Whether it has become as it was asked for. While the API server does not answer it is asked again.
 
-    Raises ``CommandFailed`` where it is refused, deleted, or not there in time.
+    ``goes_on``: whether it does once nobody waits for it, which is said then. Raises ``CommandFailed`` where it is
+    refused, deleted, or not there in time.
     """
     label = f"{kind.kind} {name_of(made)}"
     end = clock.monotonic() + timeout_s
-    with shown(screen, os.environ) as progress:
+    interrupted = _going_on(f"{label} is not waited for any more; it goes on: {_watched_by(kind, made)}", screen)
+    looks = _Looks(kube, kind, made, clock)
+    with interrupted if goes_on else nullcontext(), shown(screen, os.environ) as progress:
         while True:
-            body = newest(kube, kind, made)
+            body = _newest(looks)
             if body is not None:
                 step = step_of(body)
                 progress.tell(step.line, step.rows)
@@ -127,11 +137,24 @@ def follow(
                 if step.refused:
                     raise CommandFailed(f"{label} is refused; {step.refused}")
             if clock.monotonic() >= end:
-                names = f"{name_of(made)} -n {namespace_of(made)}"
-                is_watched = kind in (RESETS, PAUSES)
-                where = f"tidegate watch {names}" if is_watched else f"kubectl get {kind.kind.lower()} {names}"
-                raise CommandFailed(f"{label} is not there in time; it goes on: {where}")
+                more = f"; it goes on: {_watched_by(kind, made)}" if goes_on else ""
+                raise CommandFailed(f"{label} is not there in time{more}")
             clock.sleep(LOOK_S)
+
+
+@contextmanager
+def _going_on(what: str, screen: Screen) -> Iterator[None]:
+    """Says so where waiting is interrupted: that ends the command, and nothing of what the operator does."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        screen.note(what)
+        raise
+
+
+def _watched_by(kind: Kind, made: Object) -> str:
+    names = f"{name_of(made)} -n {namespace_of(made)}"
+    return f"tidegate watch {names}" if kind in (RESETS, PAUSES) else f"kubectl get {kind.kind.lower()} {names}"
 
 
 def follow_deletion(
@@ -146,14 +169,14 @@ def follow_deletion(
     """Waits until it is gone; what it said last, if anything. Raises ``CommandFailed`` where it is not gone in time."""
     last: Step | None = None
     end = clock.monotonic() + timeout_s
-    with shown(screen, os.environ) as progress:
+    told = f"{kind.kind} {name_of(made)} is not waited for any more; its deletion goes on, and stays asked for"
+    looks = _Looks(kube, kind, made, clock)
+    with _going_on(told, screen), shown(screen, os.environ) as progress:
         while True:
             try:
-                body = kube.get(kind, namespace_of(made), name_of(made))
+                body = looks.look()
             except NotFound:
                 return last
-            except KubeUnavailable:
-                body = None
             if body is not None:
                 if uid_of(body) != uid_of(made):
                     return last
@@ -166,15 +189,35 @@ def follow_deletion(
             clock.sleep(LOOK_S)
 
 
-def newest(kube: Kube, kind: Kind, made: Object) -> Object | None:
+class _Looks:
+    """Looks at one object again and again."""
+
+    def __init__(self, kube: Kube, kind: Kind, made: Object, clock: Clock) -> None:
+        self._kube, self.kind, self.made, self._clock = kube, kind, made, clock
+        self._forgiven_until_s = clock.monotonic()
+
+    def look(self) -> Object | None:
+        """``None``: the API server does not answer for now, or is just back and refuses everybody. Raises
+        ``NotFound``, and ``KubeFailure`` for what it refuses."""
+        try:
+            return self._kube.get(self.kind, namespace_of(self.made), name_of(self.made))
+        except KubeUnavailable:
+            self._forgiven_until_s = self._clock.monotonic() + ROLES_S
+        except NotFound:
+            raise
+        except KubeFailure:
+            if self._clock.monotonic() >= self._forgiven_until_s:
+                raise
+        return None
+
+
+def _newest(looks: _Looks) -> Object | None:
     """``None``: the API server does not answer for now."""
-    label = f"{kind.kind} {name_of(made)}"
+    label = f"{looks.kind.kind} {name_of(looks.made)}"
     try:
-        body = kube.get(kind, namespace_of(made), name_of(made))
+        body = looks.look()
     except NotFound:
         raise CommandFailed(f"{label} was deleted") from None
-    except KubeUnavailable:
-        return None
-    if uid_of(body) != uid_of(made):
+    if body is not None and uid_of(body) != uid_of(looks.made):
         raise CommandFailed(f"{label} was deleted, and another one has its name")
     return body

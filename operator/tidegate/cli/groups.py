@@ -25,6 +25,7 @@ from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka_client.client import KafkaClient
 from tidegate.kafka_client.group_details import KafkaGroupDetails
 from tidegate.kafka_client.settings import BadConnection
+from tidegate.printable import visible
 
 _SOCKET_TIMEOUT: Final = "socket.timeout.ms"
 _LEAST_SOCKET_TIMEOUT_MS: Final = 10
@@ -90,13 +91,19 @@ def carry_out(options: Options, connection: Connection, kafka: Kafka, details: G
         case Action.PAUSE:
             return pause(options, groups, kafka, pauses, clock, screen)
         case Action.RESUME:
-            return resume(options, groups, kafka, pauses, screen)
+            code = resume(options, groups, kafka, pauses, screen)
         case Action.PAUSED_PARTITIONS:
-            return list_paused(groups, pauses, screen)
+            code = list_paused(groups, pauses, screen)
         case Action.RELEASE_ALL:
-            return release_all(options, groups, kafka.control, screen)
+            code = release_all(options, groups, kafka.control, screen)
         case other:
             assert_never(other)
+    if not kafka.control.exist:
+        screen.note(
+            f"There is no control topic {visible(connection.control_topic)} on this cluster, or it may not be read: no "
+            "hold was seen. Where the KafkaConnection names another one, name it by --control-topic."
+        )
+    return code
 
 
 def _groups(options: Options, kafka: Kafka, details: GroupDetails, pauses: Pauses) -> tuple[str, ...]:
@@ -106,4 +113,5 @@ def _groups(options: Options, kafka: Kafka, details: GroupDetails, pauses: Pause
         return groups_held(kafka.control)
     if options.action in (Action.RESUME, Action.PAUSED_PARTITIONS):
         return pauses.groups()  # also groups that are gone, or have yet to come
-    return tuple(sorted(listed.group_id for listed in details.listing()))
+    # Each once: while a coordinator moves, two brokers may list its groups.
+    return tuple(sorted({listed.group_id for listed in details.listing()}))

@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _DURATION: Final = re.compile(
     r"([-+]?)P(?:([-+]?\d+)D)?(?:(T)(?:([-+]?\d+)H)?(?:([-+]?\d+)M)?(?:([-+]?\d+)(?:[.,](\d{0,9}))?S)?)?",
@@ -65,7 +66,8 @@ def _unescaped(text: str) -> str:
 
 
 def parse_datetime(text: str) -> datetime:
-    """``--to-datetime``: ISO 8601, in UTC where there is no zone. Raises ``ValueError`` saying what is expected."""
+    """``--to-datetime``: ISO 8601, in UTC where there is no zone; not before 1970, when no record is from. Raises
+    ``ValueError`` saying what is expected."""
     if "T" not in text:
         raise ValueError("Error parsing timestamp. It does not contain a 'T' according to ISO8601 format")
     try:
@@ -73,7 +75,8 @@ def parse_datetime(text: str) -> datetime:
     except ValueError:
         raise ValueError(f'Unparseable date: "{text}"; the format is YYYY-MM-DDThh:mm:ss.sss') from None
     try:
-        return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+        # To brokers the last milliseconds of 1969 are other questions: −1 means the end of the log.
+        return max(_EPOCH, at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC))
     except OverflowError:
         raise ValueError(f'Unparseable date: "{text}"; it is before the year 1 or after 9999 in UTC') from None
 

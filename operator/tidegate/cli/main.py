@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import signal
+import io
+import os
 import sys
 from argparse import ArgumentParser
 from collections.abc import Callable, Sequence
-from types import FrameType
 from typing import Final
 
 from tidegate import __version__
 from tidegate.cli.commands import COMMANDS, usage
+from tidegate.cli.ending import arrived, interruptible
 from tidegate.cli.errors import UsageError
 from tidegate.cli.screen import Screen
 from tidegate.printable import visible
@@ -22,9 +23,37 @@ INTERRUPTED: Final = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit code: 0; 1 for bad usage, or for a change that was not made; 130 when it was interrupted."""
+    """The exit code: 0; 1 for bad usage, or for a change that was not made; 130 when it was interrupted; 141 where
+    whoever read the output was gone before its end."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    screen = Screen(sys.stdout, sys.stderr)
+    screen = _screen()
+    with interruptible():
+        try:
+            code = _called(given, screen)
+        except BrokenPipeError:
+            code = arrived(screen, 0)
+            if not code:
+                raise  # it was no pipe of ours
+        except SystemExit as ended:  # of --help
+            raise SystemExit(arrived(screen, ended.code if isinstance(ended.code, int) else 0)) from None
+        except KeyboardInterrupt:
+            screen.note("Interrupted.")
+            code = INTERRUPTED
+        except UnicodeEncodeError as error:
+            # Escapes would be other names to whoever reads them in a script.
+            screen.note(f"tidegate: standard output can't have {error.object[error.start]!a} in {error.encoding}")
+            code = BAD_USAGE
+        return arrived(screen, code)
+
+
+def _screen() -> Screen:
+    """Python has no stream where the descriptor is closed."""
+    streams = (sys.stdout, sys.stderr)
+    out, err = (stream or open(os.devnull, "w", encoding="utf-8") for stream in streams)  # noqa: SIM115, PTH123
+    return Screen(out, err)
+
+
+def _called(given: Sequence[str], screen: Screen) -> int:
     match given:
         case ["--version"]:
             screen.show(f"{__version__}\n")
@@ -55,14 +84,15 @@ def _no_command(given: Sequence[str], screen: Screen) -> int:
         return 0
     if given:
         screen.note(f"there is no command {visible(' '.join(given[: 2 if first else 1]))}")
-    screen.err.write(usage(first or None))
+    screen.note(usage(first or None).rstrip("\n"))
     return BAD_USAGE
 
 
 def _groups(arguments: Sequence[str], screen: Screen) -> int:
     from tidegate.cli.options import groups_parser, parse_options
 
-    signal.signal(signal.SIGTERM, _interrupt)
+    if isinstance(screen.out, io.TextIOWrapper):
+        screen.out.reconfigure(errors="backslashreplace")  # a terminal without UTF-8
     try:
         options = parse_options(arguments)
 
@@ -71,7 +101,7 @@ def _groups(arguments: Sequence[str], screen: Screen) -> int:
         return run(options, screen)
     except UsageError as error:
         screen.note(str(error))
-        screen.err.write(groups_parser().format_usage())
+        screen.note(groups_parser().format_usage().rstrip("\n"))
         return BAD_USAGE
     except KeyboardInterrupt:
         screen.note("Interrupted; see --paused-partitions for what is held.")
@@ -84,21 +114,13 @@ def _beside(
     arguments: Sequence[str],
     screen: Screen,
 ) -> int:
-    """A command that leaves nothing half done where it is interrupted."""
+    """A command that says itself what goes on where it is interrupted."""
     try:
         return command(arguments, screen)
     except UsageError as error:
         screen.note(str(error))
-        screen.err.write(parser().format_usage())
+        screen.note(parser().format_usage().rstrip("\n"))
         return BAD_USAGE
-    except KeyboardInterrupt:
-        screen.note("Interrupted.")
-        return INTERRUPTED
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    """Ended politely, a reset puts back what it has begun."""
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

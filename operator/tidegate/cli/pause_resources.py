@@ -8,16 +8,20 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tidegate.cli.acting import add_making, add_waiting, carried_out, create, delete, found, timeout_of
-from tidegate.cli.errors import Parser, UsageError
+from tidegate.cli.errors import CommandFailed, Parser, UsageError
 from tidegate.cli.reaching import add_kubernetes, connection_ref, dumped, namespace_of_options
 from tidegate.cli.screen import Screen
+from tidegate.printable import visible
 
 if TYPE_CHECKING:
+    from tidegate.clock import Clock
     from tidegate.kube.client import KubeClient
     from tidegate.kube.ports import Object
+
+_TRIES: Final = 20
 
 
 def pause_parser() -> argparse.ArgumentParser:
@@ -155,30 +159,67 @@ def run_resume(arguments: Sequence[str], screen: Screen) -> int:
     timeout_s = timeout_of(options)
 
     def act(kube: KubeClient) -> bool:
-        # All of them are there before anything is done to one.
-        from tidegate.kube.ports import PAUSES
+        # All of them are there before anything is done to one, and all are asked for before one is waited for.
+        from tidegate.clock import SystemClock
+        from tidegate.kube.ports import PAUSES, KubeFailure
 
+        clock = SystemClock()
         bodies = [found(kube, PAUSES, options, name) for name in dict.fromkeys(options.name)]
+        failed, end = 0, clock.monotonic() + timeout_s
+        asked: list[Object] = []
         for body in bodies:
-            _resume(kube, body, options, timeout_s, screen)
+            try:
+                asked.append(_asked_to_resume(kube, body, options))
+            except (CommandFailed, KubeFailure) as failure:
+                screen.note(f"{_labelled(body)}: {visible(str(failure))}")
+                failed += 1
+        for body in asked:
+            try:
+                _await_resumed(kube, body, options, clock, max(0.0, end - clock.monotonic()), screen)
+            except (CommandFailed, KubeFailure) as failure:
+                screen.note(f"{_labelled(body)}: {visible(str(failure))}")
+                failed += 1
+        if failed:
+            raise CommandFailed(f"{failed} of {len(bodies)} ConsumerGroupPause(s) could not be resumed, or not in time")
         return True
 
     return carried_out("tidegate resume", options, act, screen)
 
 
-def _resume(kube: KubeClient, body: Object, options: argparse.Namespace, timeout_s: float, screen: Screen) -> None:
+def _labelled(body: Object) -> str:
+    return f"ConsumerGroupPause {visible(str(body['metadata']['name']))}"
+
+
+def _asked_to_resume(kube: KubeClient, body: Object, options: argparse.Namespace) -> Object:
+    """Raises ``CommandFailed`` and ``KubeFailure``."""
+    from tidegate.kube.ports import PAUSES, Conflict, name_of, uid_of
+
+    if not options.keep:
+        delete(kube, PAUSES, body, lambda _: None)
+        return body
+    newest = body
+    for _ in range(_TRIES):
+        try:
+            return kube.change_spec(PAUSES, newest, {"suspend": True})
+        except Conflict:
+            newest = found(kube, PAUSES, options, name_of(body))  # its status was written meanwhile
+        if uid_of(newest) != uid_of(body):
+            raise CommandFailed("it was deleted meanwhile, and another one has its name: look at that first")
+    raise CommandFailed("it changes all the time, and is not suspended: try again")
+
+
+def _await_resumed(
+    kube: KubeClient, body: Object, options: argparse.Namespace, clock: Clock, timeout_s: float, screen: Screen
+) -> None:
     from tidegate.cli.following import follow, follow_deletion, pause_step
-    from tidegate.clock import SystemClock
     from tidegate.kube.ports import PAUSES, name_of
 
-    name, step = name_of(body), partial(pause_step, resumed=True)
+    name, step = visible(name_of(body)), partial(pause_step, resumed=True)
     if options.keep:
-        body = kube.change_spec(PAUSES, body, {"suspend": True})
         if not options.no_wait:
-            follow(kube, PAUSES, body, step, SystemClock(), timeout_s, screen)
+            follow(kube, PAUSES, body, step, clock, timeout_s, screen)
         screen.show(f"consumergrouppause.tidegate.io/{name} suspended\n")
         return
-    delete(kube, PAUSES, body, lambda _: None)
     if not options.no_wait:
-        follow_deletion(kube, PAUSES, body, step, SystemClock(), timeout_s, screen)
+        follow_deletion(kube, PAUSES, body, step, clock, timeout_s, screen)
     screen.show(f"consumergrouppause.tidegate.io/{name} {'is being deleted' if options.no_wait else 'deleted'}\n")

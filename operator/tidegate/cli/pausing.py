@@ -18,6 +18,7 @@ from tidegate.cluster import Kafka
 from tidegate.control.standing import PartitionStanding
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.model import Group, GroupState, TopicPartition
+from tidegate.printable import visible
 
 _SETTLE_S: Final = 30.0
 _LOOK_S: Final = 0.2
@@ -51,8 +52,8 @@ def _pause_group(options: Options, group: Group, kafka: Kafka, pauses: Pauses, s
         raise CommandFailed(f"Consumer group '{group_id}' has no offsets and no partition assigned: name the topics")
     if group.state is GroupState.DEAD:
         screen.note(
-            f"Consumer group '{group_id}' does not exist; whoever joins it finds these partitions paused, if it runs "
-            "the agent."
+            f"Consumer group '{visible(group_id)}' does not exist; whoever joins it finds these partitions paused, if "
+            "it runs the agent."
         )
     outcomes: dict[TopicPartition, PartitionStanding | Exception] = {}
     pauses.pause(
@@ -92,7 +93,7 @@ def resume(options: Options, groups: Collection[str], kafka: Kafka, pauses: Paus
                 status += f", stays paused by {', '.join(resumed.still_held_by)}"
             rows.append((group_id, partition, status))
         if not partitions:
-            screen.note(f"No partition of consumer group '{group_id}' is paused by hand.")
+            screen.note(f"No partition of consumer group '{visible(group_id)}' is paused by hand.")
     if rows:
         screen.show(status_table(rows))
     return 1 if failed else 0
@@ -121,7 +122,7 @@ def list_paused(groups: Collection[str], pauses: Pauses, screen: Screen) -> int:
         if paused:
             screen.show(paused_table(group_id, paused.values()))
         else:
-            screen.note(f"No partition of consumer group '{group_id}' is paused.")
+            screen.note(f"No partition of consumer group '{visible(group_id)}' is paused.")
     return 0
 
 

@@ -6,24 +6,21 @@ store keeps what was committed before, so that a run that was cut off is put bac
 
 from __future__ import annotations
 
-import fcntl
-import getpass
-import hashlib
-import os
+import io
 import socket
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Final, TypeVar, assert_never
+from typing import Final, NoReturn, TypeVar, assert_never
 
 from tidegate.audit.records import Actor, Attribution, AuditTopic
 from tidegate.cli.errors import CommandFailed, UsageError, in_the_tools_words
 from tidegate.cli.java_text import parse_datetime, parse_duration
 from tidegate.cli.options import Options, Scenario, TopicArgument
+from tidegate.cli.own_runs import ToldStore, alone, run_prefix, user
 from tidegate.cli.screen import Screen
 from tidegate.cli.tables import reset_table
 from tidegate.clock import Clock
@@ -31,12 +28,12 @@ from tidegate.cluster import Kafka
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.model import Offsets, Topic, TopicPartition
+from tidegate.printable import visible
 from tidegate.reset.applying.gates import BY_HAND
 from tidegate.reset.confined import ConfinedRunStore
 from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.document import StoreFailure
 from tidegate.reset.model.plan import Plan
-from tidegate.reset.model.progress import Progress
 from tidegate.reset.model.request import ApplySettings, RunRequest, Selection
 from tidegate.reset.model.result import RunResult
 from tidegate.reset.model.targets import (
@@ -62,7 +59,10 @@ T = TypeVar("T")
 DEADLINE: Final = timedelta(minutes=15)
 """For one group's run, as the resource has it by default."""
 
-INTERRUPTED: Final = "Interrupted"
+REASON: Final = "Interrupted"
+"""Of a run that is ended by hand."""
+
+INTERRUPTED: Final = 130
 _MAX_OFFSET: Final = 2**63 - 1
 
 
@@ -84,7 +84,8 @@ class Resetting:
     folder: Path
 
     def run(self, groups: tuple[str, ...]) -> int:
-        """Print the new offsets of all groups. 1: a reset was asked for and at least one group was not reset.
+        """Print the new offsets of all groups. 1: a reset was asked for and at least one group was not reset. 130: it
+        was interrupted, and the groups after that one were not begun.
 
         Raises ``UsageError``.
         """
@@ -92,10 +93,17 @@ class Resetting:
             self.screen.note(warning)
         text = self._file()
         offsets: dict[str, Offsets] = {}
-        failed = False
-        for group in groups:
+        failed = interrupted = False
+        for done, group in enumerate(groups, 1):
             try:
                 offsets[group] = self._one(group, text)
+            except _Interrupted as interruption:
+                interrupted = True
+                if str(interruption):
+                    self.screen.error(str(interruption))
+                if groups[done:]:
+                    self.screen.note(f"Not begun: {', '.join(map(visible, groups[done:]))}")
+                break
             except CommandFailed as failure:
                 failed = True
                 self.screen.error(str(failure))
@@ -103,13 +111,16 @@ class Resetting:
                 # Of one group of many; a run that is not over is put back by the next command.
                 failed = True
                 self.screen.error(in_the_tools_words(failure))
-        if failed and not offsets:
-            return 1 if self.options.execute else 0
+        code = INTERRUPTED if interrupted else 1 if failed and self.options.execute else 0
+        if (failed or interrupted) and not offsets:
+            return code
         if self.options.export:
+            if isinstance(self.screen.out, io.TextIOWrapper):
+                self.screen.out.reconfigure(encoding="utf-8")  # as --from-file reads it, whatever the terminal has
             self.screen.show(_exported(offsets, single=len(self.options.groups) == 1) + "\n")
         else:
             self.screen.show(reset_table(offsets))
-        return 1 if failed and self.options.execute else 0
+        return code
 
     def _file(self) -> str:
         if self.options.scenario is not Scenario.FROM_FILE:
@@ -211,11 +222,11 @@ class Resetting:
     # --- doing it -----------------------------------------------------------------------------------------------------
 
     def _execute(self, request: RunRequest) -> Offsets:
-        prefix = _run_prefix(self.connection, request.group_id)
+        prefix = run_prefix(self.connection, request.group_id)
         try:
-            with _alone(self.folder, prefix, request.group_id):
+            with alone(self.folder, prefix, request.group_id):
                 self._put_back_leftovers(prefix)
-                store = _Told(
+                store = ToldStore(
                     self.folder, f"{prefix}-{request.run_id}", self.clock, self._tell_waiting(request.group_id)
                 )
                 store.create(request)
@@ -232,25 +243,45 @@ class Resetting:
         return plan.targets
 
     def _tell_waiting(self, group: str) -> Callable[[str], None]:
-        return lambda waits_for: self.screen.note(f"{group}: waiting: {waits_for}")
+        return lambda waits_for: self.screen.note(visible(f"{group}: waiting: {waits_for}"))
 
     def _recorded(self, store: DirectoryRunStore) -> RunStore:
         """With in whose name its changes are recorded, where they are."""
         if self.options.audit_topic is None:
             return store
         topic = AuditTopic(self.options.audit_topic, self.options.audit_required)
-        attribution = Attribution(topic, Actor("Command", socket.gethostname() or "unknown"), requester=_user())
+        attribution = Attribution(topic, Actor("Command", socket.gethostname() or "unknown"), requester=user())
         return ConfinedRunStore(store, None, attribution=attribution)
 
     def _carried_out(self, store: RunStore) -> RunResult:
         try:
             result = job.execute(store, self.kafka, self.clock)
         except KeyboardInterrupt:
-            self.screen.note("Interrupted: putting the offsets back")
-            return self._settle(store, "It was interrupted")
+            self._interrupted(store)
         if result is None:
             raise CommandFailed("the run waits for approval, which nobody asked for")
         return result
+
+    def _interrupted(self, store: RunStore) -> NoReturn:
+        """Ends the run. Raises ``_Interrupted``, or ``KeyboardInterrupt`` where that is interrupted as well."""
+        group = store.load().request.group_id
+        later = (
+            "Its offsets are not rolled back, and its partitions may stay held, until the next reset of the group by "
+            "this user on this machine, with --execute, which begins with that"
+        )
+        self.screen.note("Interrupted: rolling the offsets back")
+        try:
+            result = self._settle(store, "It was interrupted")
+        except KeyboardInterrupt:
+            self.screen.note(f"{visible(group)}: interrupted again. {later}")
+            raise
+        except (KafkaFailure, StoreFailure, StaleAttempt) as failure:
+            raise _Interrupted(in_the_tools_words(f"{group}: {failure}. {later}")) from failure
+        if result.phase is ResetPhase.SUCCEEDED:
+            # It had just ended.
+            self.screen.note(visible(f"{group}: {result.message}"))
+            raise _Interrupted
+        raise _Interrupted(in_the_tools_words(f"{group}: {result.message}"))
 
     def _put_back_leftovers(self, prefix: str) -> None:
         """Runs of this group whose process ended before they did: nobody else would put their offsets back."""
@@ -261,40 +292,21 @@ class Resetting:
                 self.screen.note(f"An earlier reset that was cut off ({file.stem}): {result.message}")
 
     def _settle(self, store: RunStore, message: str) -> RunResult:
-        return job.settle(store, self.kafka, self.clock, reason=INTERRUPTED, message=message)
+        return job.settle(store, self.kafka, self.clock, reason=REASON, message=message)
 
     def _explain(self, plan: Plan) -> None:
         """What the tool's table does not say, beside it."""
         way = f", strategy {plan.way}" if plan.way is not None else ""
         self.screen.note(
-            f"{plan.group_id}: {plan.moved} of {len(plan.partitions)} partition(s) move, {plan.records_replayed:,} "
-            f"record(s) read again, {plan.records_skipped:,} skipped{way}"
+            f"{visible(plan.group_id)}: {plan.moved} of {len(plan.partitions)} partition(s) move, "
+            f"{plan.records_replayed:,} record(s) read again, {plan.records_skipped:,} skipped{way}"
         )
         for note in plan.notes:
-            self.screen.note(f"{plan.group_id}: {note}")
+            self.screen.note(visible(f"{plan.group_id}: {note}"))
 
 
-class _Told(DirectoryRunStore):
-    """Tells once what the run waits for."""
-
-    def __init__(self, folder: Path, name: str, clock: Clock, tell: Callable[[str], None]) -> None:
-        super().__init__(folder, name, clock=clock)
-        self._tell = tell
-        self._told = ""
-
-    def append(self, progress: Progress, *, attempt: int) -> None:
-        super().append(progress, attempt=attempt)
-        if progress.waits_for not in ("", self._told):
-            self._told = progress.waits_for
-            self._tell(self._told)
-
-
-def _user() -> str:
-    """Who runs this, as the operating system says."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError, ImportError):
-        return ""
+class _Interrupted(Exception):
+    """The run of a group was interrupted, and has been ended; the message says how, unless it had succeeded."""
 
 
 def named_partitions(arguments: tuple[TopicArgument, ...], topics: Mapping[str, Topic]) -> list[TopicPartition]:
@@ -358,26 +370,3 @@ def _exported(offsets: Mapping[str, Offsets], *, single: bool) -> str:
     if single:
         return "".join(write_offsets(of) for of in rows.values())
     return write_group_offsets(rows)
-
-
-def _run_prefix(connection: Connection, group: str) -> str:
-    """Of the names of a group's runs on one cluster, as far as its bootstrap servers tell clusters apart."""
-    return "g" + hashlib.sha256(f"{connection.bootstrap_servers}\n{group}".encode()).hexdigest()[:16]
-
-
-@contextmanager
-def _alone(folder: Path, prefix: str, group: str) -> Iterator[None]:
-    """Nobody else on this machine resets the group meanwhile. Raises ``CommandFailed`` where somebody does."""
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(folder / f"{prefix}.lock", os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise CommandFailed(f"cannot write to {folder}: {error.strerror}") from error
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise CommandFailed(f"another command resets group '{group}' at the moment") from None
-        yield
-    finally:
-        os.close(lock)

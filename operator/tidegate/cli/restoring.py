@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from tidegate.cli.acting import add_making, add_waiting, carried_out, delete, found, timeout_of
+from tidegate.cli.acting import add_making, add_waiting, carried_out, created, delete, found, timeout_of
 from tidegate.cli.backup_time import AT_HELP, at_of
 from tidegate.cli.errors import CommandFailed, Parser
 from tidegate.cli.reaching import add_kubernetes, dumped, namespace_of_options
@@ -136,16 +136,39 @@ def show_group(kube: KubeClient, body: Object, options: argparse.Namespace, time
         ),
         kube.own_name,
     )
-    made = kube.create(RESETS, asked)
-    screen.note(f"OffsetReset {namespace_of(made)}/{visible(name_of(made))} makes the plan, and is deleted again")
     try:
-        if not follow(kube, RESETS, made, planned_step, SystemClock(), timeout_s, screen):
+        made = created(kube, RESETS, asked)
+    except KeyboardInterrupt:
+        screen.note(
+            f"It may have been created all the same, as show-backup-… in namespace {options.namespace}. {_LEFT}"
+        )
+        raise
+    try:
+        screen.note(f"OffsetReset {namespace_of(made)}/{visible(name_of(made))} makes the plan, and is deleted again")
+        # Not one that goes on: it is deleted next.
+        if not follow(kube, RESETS, made, planned_step, SystemClock(), timeout_s, screen, goes_on=False):
             return False
         _show_plan(made, options, screen)
     finally:
         # Also after an interruption: nobody else knows of it, and an approval would apply it.
-        delete(kube, RESETS, made, lambda _: None)
+        _deleted(kube, made, screen)
     return True
+
+
+_LEFT: Final = "Delete it, and do not approve it: that would apply it"
+
+
+def _deleted(kube: KubeClient, made: Object, screen: Screen) -> None:
+    """Raises ``KubeFailure`` and ``KeyboardInterrupt``, having said what is left."""
+    from tidegate.kube.ports import RESETS, KubeFailure, name_of, namespace_of
+
+    try:
+        delete(kube, RESETS, made, lambda _: None)
+    except CommandFailed as failure:
+        screen.note(visible(str(failure)))  # somebody else has deleted it
+    except (KubeFailure, KeyboardInterrupt):
+        screen.note(f"OffsetReset {namespace_of(made)}/{visible(name_of(made))} may still be there. {_LEFT}")
+        raise
 
 
 def planned_step(body: Object) -> Step:

@@ -1,7 +1,8 @@
 """Tables as ``kafka-consumer-groups`` 4.3 prints them, to the column. Pure; every function returns the text to print.
 
 Follows ``ConsumerGroupCommand.ConsumerGroupService`` (``printOffsets``, ``printMembers``, ``printStates``,
-``printGroupInfo``) and ``OffsetsUtils.printOffsetsToReset``.
+``printGroupInfo``) and ``OffsetsUtils.printOffsetsToReset``. Names that clients choose are made visible: the tool
+prints what drives a terminal, and ends lines, as it is.
 """
 
 from __future__ import annotations
@@ -46,14 +47,14 @@ def offsets_table(group_id: str, rows: Sequence[OffsetRow], *, verbose: bool) ->
     header = ["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST"]
     cells = [
         [
-            group_id,
+            visible(group_id),
             row.partition.topic,
             str(row.partition.partition),
             _or_missing(row.offset),
             _or_missing(row.log_end_offset),
             _or_missing(row.lag),
-            row.member.member_id if row.member is not None else MISSING,
-            row.member.host if row.member is not None else MISSING,
+            visible(row.member.member_id) if row.member is not None else MISSING,
+            visible(row.member.host) if row.member is not None else MISSING,
         ]
         for row in rows
     ]
@@ -65,7 +66,7 @@ def offsets_table(group_id: str, rows: Sequence[OffsetRow], *, verbose: bool) ->
             line.insert(3, _or_missing(row.leader_epoch))
     header.append("CLIENT-ID")
     for row, line in zip(rows, cells, strict=True):
-        line.append(row.member.client_id if row.member is not None else MISSING)
+        line.append(visible(row.member.client_id) if row.member is not None else MISSING)
     return _lines([header, *cells], widths) + "\n"
 
 
@@ -84,11 +85,11 @@ def members_table(
     cells = []
     for member in members:
         line = [
-            group_id,
-            member.member_id,
-            *([member.group_instance_id or ""] if static else []),
-            member.host,
-            member.client_id,
+            visible(group_id),
+            visible(member.member_id),
+            *([visible(member.group_instance_id or "")] if static else []),
+            visible(member.host),
+            visible(member.client_id),
             str(len(member.assignment)),
         ]
         if verbose:
@@ -111,20 +112,23 @@ def state_table(group: Group, coordinator: Broker, *, verbose: bool) -> str:
     where = f"{coordinator.host}:{coordinator.port}  ({coordinator.node_id})"
     epochs = ["GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH"] if verbose else []
     header = ["GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", *epochs, "#MEMBERS"]
-    line = [group.group_id, where, group.assignor or MISSING, group.state, *(MISSING for _ in epochs)]
+    name = visible(group.group_id)
+    line = [name, where, visible(group.assignor) or MISSING, group.state, *(MISSING for _ in epochs)]
     line.append(str(len(group.members)))
-    widths = [max(_WIDTH, len(group.group_id)), max(25, len(where)), 20, 20, *([15, 25] if verbose else [])]
+    widths = [max(_WIDTH, len(name)), max(25, len(where)), 20, 20, *([15, 25] if verbose else [])]
     return _lines([header, line], widths) + "\n"
 
 
 def retention_table(rows: Sequence[Sequence[str]]) -> str:
     """``--describe --retention``. Rows: group, type, state, offsets, kept, exact, when the first expires."""
     header = ["GROUP", "TYPE", "STATE", "#OFFSETS", "#KEPT", "EXACT", "EXPIRES"]
+    rows = [[visible(group), *others] for group, *others in rows]
     return _lines([header, *rows], [_widest(rows, 0), 10, 20, 10, 10, 7]) + "\n"
 
 
 def listing_table(rows: Sequence[tuple[str, str, str]], *, types: bool, states: bool) -> str:
     """``--list`` with ``--type`` or ``--state``. Rows: group, type, state."""
+    rows = [(visible(group), kind, state) for group, kind, state in rows]
     width = max([_WIDTH, *(len(group) for group, _, _ in rows)]) + 10
     header = ["GROUP", *(["TYPE"] if types else []), *(["STATE"] if states else [])]
     lines = [header]
@@ -138,18 +142,18 @@ def reset_table(offsets: Mapping[str, Mapping[TopicPartition, int]]) -> str:
     if not offsets:
         return "\n"
     cells = [
-        [group, p.topic, str(p.partition), str(offset)]
+        [visible(group), p.topic, str(p.partition), str(offset)]
         for group, of in sorted(offsets.items())
         for p, offset in sorted(of.items())
     ]
-    group_width = max([_WIDTH, *(len(group) for group in offsets)])
+    group_width = max([_WIDTH, *(len(visible(group)) for group in offsets)])
     widths = [group_width, _widest(cells, 1), 10]
     return _lines([["GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"], *cells], widths) + "\n"
 
 
 def status_table(rows: Sequence[tuple[str, TopicPartition, str]]) -> str:
     """``--pause`` and ``--resume``: what became of each partition, in the way of ``--delete-offsets``."""
-    cells = [[group, p.topic, str(p.partition), status] for group, p, status in rows]
+    cells = [[visible(group), p.topic, str(p.partition), visible(status)] for group, p, status in rows]
     widths = [_widest(cells, 0), _widest(cells, 1), 10]
     return _lines([["GROUP", "TOPIC", "PARTITION", "STATUS"], *cells], widths) + "\n"
 
@@ -208,8 +212,8 @@ def paused_table(group_id: str, partitions: Iterable[PausedPartition]) -> str:
         owner = paused.standing.owner
         cells.append(
             [
-                group_id,
-                paused.partition.topic,
+                visible(group_id),
+                visible(paused.partition.topic),
                 str(paused.partition.partition),
                 _STATUS.get(paused.standing.flow, paused.standing.flow.value),
                 _or_missing(paused.committed_offset),

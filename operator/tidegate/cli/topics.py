@@ -97,7 +97,11 @@ def _bounds(seen: PartitionSeen | None) -> str:
 
 
 def _time(ms: int | None) -> str:
-    """As ``kafka-topics`` prints KIP-1327's ``CreationTimeMs``."""
+    """As ``kafka-topics`` prints KIP-1327's ``CreationTimeMs``; of a time that no calendar has, the milliseconds."""
     if ms is None:
         return MISSING
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    try:
+        at = datetime.fromtimestamp(ms / 1000, UTC)
+    except (ValueError, OverflowError):
+        return str(ms)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

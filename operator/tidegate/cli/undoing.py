@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from tidegate.cli.acting import add_making, add_waiting, carried_out, delete, fo
 from tidegate.cli.errors import CommandFailed, Parser, UsageError
 from tidegate.cli.reaching import add_kubernetes, connection_ref, namespace_of_options
 from tidegate.cli.screen import Screen
+from tidegate.printable import visible
 
 if TYPE_CHECKING:
     from tidegate.kube.client import KubeClient
@@ -99,7 +101,8 @@ def cancel_parser() -> argparse.ArgumentParser:
 
 
 def run_cancel(arguments: Sequence[str], screen: Screen) -> int:
-    """0 once it is gone, or its deletion was only to be asked for; 1 otherwise. Raises ``UsageError``."""
+    """0 once it is gone, or its deletion was only to be asked for; 1 otherwise, also where it had succeeded before.
+    Raises ``UsageError``."""
     options = cancel_parser().parse_args(list(arguments))
     timeout_s = timeout_of(options)
 
@@ -119,11 +122,26 @@ def run_cancel(arguments: Sequence[str], screen: Screen) -> int:
         if options.no_wait:
             screen.show(f"offsetreset.tidegate.io/{options.name} is being deleted\n")
             return True
-        follow_deletion(kube, RESETS, body, reset_step, SystemClock(), timeout_s, screen)
+        last = follow_deletion(kube, RESETS, body, reset_step, SystemClock(), timeout_s, screen)
         screen.show(f"offsetreset.tidegate.io/{options.name} deleted\n")
+        if last is not None and last.done:
+            raise CommandFailed(
+                f"it had succeeded before it could be rolled back, so its targets hold{_undone_by(body)}"
+            )
         return True
 
     return carried_out("tidegate cancel", options, act, screen)
+
+
+def _undone_by(body: Object) -> str:
+    """How, now that it is gone; empty for a fleet, of which that can't be said in one command."""
+    from tidegate.kube.ports import connection_named, name_of
+
+    group = (body.get("spec") or {}).get("group")
+    if not isinstance(group, str):
+        return ""
+    words = ("tidegate", "undo", name_of(body), "--group", visible(group), "-c", "/".join(connection_named(body)))
+    return f": {shlex.join(words)} undoes it"
 
 
 def cancellable(body: Object) -> str:

@@ -36,14 +36,24 @@ def run_watch(arguments: Sequence[str], screen: Screen) -> int:
     def act(kube: KubeClient) -> bool:
         from tidegate.cli.following import follow, pause_step, reset_step
         from tidegate.clock import SystemClock
-        from tidegate.kube.ports import PAUSES, RESETS
+        from tidegate.kube.ports import PAUSES, RESETS, KubeFailure, KubeUnavailable
 
+        refused: KubeFailure | None = None
         for kind, step in ((RESETS, reset_step), (PAUSES, pause_step)):
             try:
                 body = found(kube, kind, options, options.name)
             except CommandFailed:
                 continue
+            except KubeUnavailable:
+                raise
+            except KubeFailure as failure:  # who may see pauses may not be one who may see resets
+                refused = refused or failure
+                continue
+            if refused is not None:
+                screen.note(str(refused))
             return follow(kube, kind, body, step, SystemClock(), timeout_s, screen)
+        if refused is not None:
+            raise refused
         where = f"{options.name} in namespace {namespace_of_options(options)}"
         raise CommandFailed(f"there is no OffsetReset and no ConsumerGroupPause {where}")
 

@@ -28,7 +28,7 @@ def as_json(seen: Seen, account: Account, told: Sequence[Section]) -> dict[str, 
         "state": None if group is None else group.state.value,
         "type": None if group is None else group.type.value,
         "assignor": None if group is None else group.assignor or None,
-        "lag": account.lag if kafka is not None and kafka.committed is not None else None,
+        "lag": account.lag if kafka is not None and kafka.committed is not None and _are_known(account) else None,
         "members": None
         if group is None
         else [
@@ -57,6 +57,12 @@ def as_json(seen: Seen, account: Account, told: Sequence[Section]) -> dict[str, 
         "sentences": {section.title: list(section.sentences) for section in told},
         "notSeen": [{"what": unseen.what, "why": unseen.why} for unseen in seen.all_unseen],
     }
+
+
+def _are_known(account: Account) -> bool:
+    """Whether there is a lag to be told: not where committed offsets are known and the ends of the logs are not."""
+    committed = [p for p in account.partitions if p.committed is not None and not p.is_gone]
+    return not committed or any(p.lag is not None for p in committed)
 
 
 def _partition(p: PartitionTold) -> dict[str, Any]:

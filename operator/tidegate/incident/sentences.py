@@ -75,11 +75,16 @@ def _in_short_of_kafka(kafka: KafkaSeen, account: Account) -> Iterator[str]:
         )
     elif kafka.has_control_topics:
         yield "No partition is held."
+    limited = sum(bool(p.limits) for p in account.partitions)
+    if limited:
+        yield f"Of {counted(limited, 'partition')} nothing is delivered from some offset on, by a limit."
     group = account.group
     if group is None:
         yield "Unknown whether the group has members."
     elif not group.members and group.type not in (GroupType.STREAMS, GroupType.SHARE):
-        yield "Nobody reads: the group has no members."
+        yield (
+            "Nobody reads as a member: the group has none. Consumers that assign partitions to themselves are not seen."
+        )
     elif group.state is not GroupState.STABLE and group.members:
         yield f"The group is not stable: its coordinator says {group.state.value}."
     if any(p.is_pending for p in account.partitions):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import binascii
 import os
 from collections.abc import Callable
 from typing import Any, Final
@@ -9,6 +10,7 @@ from typing import Any, Final
 import urllib3
 
 from tidegate.clock import Clock
+from tidegate.kube import kubeconfig
 from tidegate.kube.answers import message_of, why_unanswered
 from tidegate.kube.deferred import defer_unused
 
@@ -75,19 +77,27 @@ def default_api_client(context: str | None = None) -> Any:
 
     ``context``: the kubeconfig's, where that is not its current one.
 
-    Raises ``NoCluster`` when there is no configuration.
+    Raises ``NoCluster`` when there is no configuration, or none that can be read.
     """
     defer_unused()
     from kubernetes import client, config
 
     configuration = client.Configuration()
     try:
-        if context or os.environ.get("KUBECONFIG") or not os.environ.get("KUBERNETES_SERVICE_HOST"):
-            config.load_kube_config(client_configuration=configuration, context=context)
+        if kubeconfig.is_asked(os.environ, context):
+            current = kubeconfig.current_context(os.environ)
+            config.load_kube_config(
+                # Named here: the official client keeps what KUBECONFIG was when it was imported.
+                config_file=os.pathsep.join(map(str, kubeconfig.files(os.environ))),
+                client_configuration=configuration,
+                context=context or current,
+            )
         else:
             config.load_incluster_config(client_configuration=configuration)
-    except config.ConfigException as error:
+    except (config.ConfigException, kubeconfig.Unreadable) as error:
         raise NoCluster(f"no cluster is configured: {error}") from error
+    except binascii.Error as error:
+        raise NoCluster("no cluster is configured: a certificate or key in the kubeconfig is no base64") from error
     configuration.retries = urllib3.Retry(total=0)
     configuration.connection_pool_maxsize = _CONNECTIONS
     return client.ApiClient(configuration)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from datetime import UTC, datetime
 
 import pytest
@@ -9,9 +10,10 @@ import pytest
 from support.fake_kafka import FakeClock
 from support.fake_kube import FakeKube
 from tidegate.approval.reconcile import said
-from tidegate.cli.approving import approve_parser, create, effect
+from tidegate.cli.approving import approve_parser, create, effect, run_approve
 from tidegate.cli.errors import CommandFailed, UsageError
-from tidegate.kube.ports import APPROVALS, RESETS, owner_reference
+from tidegate.cli.screen import Screen
+from tidegate.kube.ports import APPROVALS, RESETS, Kind, KubeUnavailable, Object, owner_reference
 from tidegate.reset.runs.approval_effect import ApprovalEffect
 from tidegate.resources.approval import OffsetResetApprovalStatus
 from tidegate.resources.base import InvalidResource
@@ -66,3 +68,44 @@ def test_what_came_of_it_is_said_once_it_is_certain(
 def test_no_plan_is_approved_without_its_digest() -> None:
     with pytest.raises(UsageError, match="--plan"):
         approve_parser().parse_args(["replay"])
+
+
+class Away(FakeKube):
+    """Answers no reading for a while."""
+
+    def __init__(self, silent: int) -> None:
+        super().__init__()
+        self.silent = silent
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Object:
+        if kind == APPROVALS and self.silent:
+            self.silent -= 1
+            raise KubeUnavailable("nobody answers")
+        return super().get(kind, namespace, name)
+
+
+@pytest.mark.parametrize(("silent", "heard"), [(3, True), (99, False)])
+def test_an_approval_is_no_failure_because_the_api_server_is_away_for_a_moment(silent: int, heard: bool) -> None:
+    kube = Away(0)
+    kube.create(RESETS, "ns", "replay", {"group": "payments"}, "2026-11-20T11:00:00Z")
+    made = create(kube, "ns", SPEC)
+    status = said(OffsetResetApprovalStatus(), ApprovalEffect(True, "Approved", "of that"), 1, NOW)
+    kube.replace_status(APPROVALS, made, status.to_json())
+    kube.silent = silent
+
+    assert (effect(kube, made, FakeClock(NOW), 10.0) is not None) == heard
+
+
+def test_one_whose_answer_is_lost_may_be_there(kube: FakeKube, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(*_: object) -> Object:
+        raise KubeUnavailable("nobody answers")
+
+    monkeypatch.setattr(kube, "make", lost)
+
+    with pytest.raises(CommandFailed, match=r"may have been created all the same.*kubectl get -n ns ora replay-"):
+        create(kube, "ns", SPEC)
+
+
+def test_no_number_is_no_time_to_wait() -> None:
+    with pytest.raises(UsageError, match="--wait takes a number of seconds"):
+        run_approve(["replay", "-n", "ns", "--plan", "a" * 64, "--wait", "nan"], Screen(io.StringIO(), io.StringIO()))

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 import yaml
 
+import tidegate.cli.asking  # noqa: F401 - it takes `follow` from where a test replaces it
 from support.fake_kube import FakeKube
 from tidegate.cli import following
 from tidegate.cli.backups import covers, take_step, taken, when_to_take
 from tidegate.cli.following import Step
 from tidegate.cli.main import main
 from tidegate.cli.restoring import planned_step
-from tidegate.kube.ports import BACKUPS, RESETS, Kind, Object
+from tidegate.kube.ports import BACKUPS, RESETS, Kind, KubeUnavailable, Object
 
 CREATED = "2026-11-20T11:59:00Z"
 SPEC: dict[str, Any] = {
@@ -215,7 +216,7 @@ def test_a_groups_place_is_there_with_the_plan(status: dict[str, Any], step: Ste
 def test_the_reset_that_shows_a_groups_place_is_deleted_whatever_comes(
     kube: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted(*_: Any) -> bool:
+    def interrupted(*_: Any, **__: Any) -> bool:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(following, "follow", interrupted)
@@ -224,6 +225,44 @@ def test_the_reset_that_shows_a_groups_place_is_deleted_whatever_comes(
     assert (spec["approval"], spec["requester"], dry_run) == ("Manual", "alice@example.com", False)
     assert kube.list(RESETS) == []
     assert "OffsetReset ns/made" in capsys.readouterr().err
+
+
+def test_a_plan_that_takes_too_long_does_not_go_on(kube: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["backup", "show", "nightly", "--group", "payments", "-n", "ns", "--timeout", "1ms"]) == 1
+
+    told = capsys.readouterr().err
+    assert "OffsetReset made is not there in time\n" in told
+    assert "goes on" not in told
+    assert kube.list(RESETS) == []
+
+
+@pytest.mark.parametrize("failure", [KubeUnavailable("nobody answers"), KeyboardInterrupt()])
+def test_a_reset_that_stays_is_told_not_to_be_approved(
+    kube: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], failure: BaseException
+) -> None:
+    def fails(*_: Any) -> bool:
+        raise failure
+
+    monkeypatch.setattr(kube, "remove", fails)
+
+    code = main(["backup", "show", "nightly", "--group", "payments", "-n", "ns", "--timeout", "1ms"])
+
+    assert code == (130 if isinstance(failure, KeyboardInterrupt) else 1)
+    said = "OffsetReset ns/made may still be there. Delete it, and do not approve it: that would apply it"
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("failure", [KubeUnavailable("nobody answers"), KeyboardInterrupt()])
+def test_a_reset_whose_creation_nobody_heard_of_may_be_there(
+    kube: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], failure: BaseException
+) -> None:
+    def fails(*_: Any, **__: Any) -> Object:
+        raise failure
+
+    monkeypatch.setattr(kube, "create", fails)
+
+    assert main(["backup", "show", "nightly", "--group", "payments", "-n", "ns"]) in (1, 130)
+    assert "may have been created all the same" in capsys.readouterr().err
 
 
 # --- restore ----------------------------------------------------------------------------------------------------------

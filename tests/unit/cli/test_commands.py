@@ -128,21 +128,114 @@ def test_a_run_that_was_cut_off_is_put_back_by_the_next(shell: Shell, monkeypatc
     assert shell.kafka.committed(GROUP) == {ORDERS[0]: 10, ORDERS[1]: 50}
 
 
-def test_an_interrupted_run_is_put_back(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C just before a run that has committed its targets ends."""
     finish = DirectoryRunStore.finish
 
-    def interrupted(store: DirectoryRunStore, result: RunResult, *, attempt: int) -> None:
+    def ended(store: DirectoryRunStore, result: RunResult, *, attempt: int) -> None:
         if result.reason == "Applied":
             raise KeyboardInterrupt
         finish(store, result, attempt=attempt)
 
-    monkeypatch.setattr(DirectoryRunStore, "finish", interrupted)
+    monkeypatch.setattr(DirectoryRunStore, "finish", ended)
 
+
+@pytest.mark.usefixtures("interrupted")
+def test_an_interrupted_run_is_put_back(shell: Shell) -> None:
     code = shell(f"--group {GROUP} --topic orders:0 --reset-offsets --to-offset 77 --execute")
 
-    assert code == 1
+    assert code == 130
     assert "It was interrupted" in shell.out
+    assert "Not begun" not in shell.err
     assert shell.kafka.committed(GROUP)[ORDERS[0]] == 10
+
+
+@pytest.mark.usefixtures("interrupted")
+def test_an_interrupted_command_begins_with_no_further_group(shell: Shell) -> None:
+    for group in ("another", "late"):
+        shell.kafka.commit_directly(group, {ORDERS[0]: 3})
+    groups = f"--group another --group {GROUP} --group late"
+
+    code = shell(f"{groups} --topic orders:0 --reset-offsets --to-offset 77 --execute")
+
+    assert code == 130
+    assert f"Not begun: {GROUP}, late" in shell.err
+    assert [shell.kafka.committed(group)[ORDERS[0]] for group in ("another", GROUP, "late")] == [3, 10, 3]
+    assert len(list(shell.folder.glob("*.json"))) == 1
+
+
+@pytest.mark.parametrize("failure", [KeyboardInterrupt(), NotAuthorized("write the control topic")])
+@pytest.mark.usefixtures("interrupted")
+def test_a_rollback_that_can_not_be_made_is_said_to_be_left_to_the_next_reset(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, failure: BaseException
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise failure
+
+    shell.kafka.commit_directly("late", {ORDERS[0]: 3})
+    monkeypatch.setattr(job, "settle", fails)
+    screen = Screen(io.StringIO(), io.StringIO())
+    options = parse_options(
+        [
+            "--bootstrap-server",
+            "k:9",
+            "--group",
+            "payments",
+            "--group",
+            "late",
+            "--topic",
+            "orders:0",
+            "--reset-offsets",
+            "--to-offset",
+            "77",
+            "--execute",
+        ]
+    )
+    resetting = Resetting(options, CONNECTION, shell.kafka, shell.kafka.clock, screen, shell.folder)
+
+    if isinstance(failure, KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt):
+            resetting.run(options.groups)
+    else:
+        assert resetting.run(options.groups) == 130
+
+    assert isinstance(screen.out, io.StringIO)
+    assert isinstance(screen.err, io.StringIO)
+    assert "may stay held, until the next reset of the group by this user on this machine" in (
+        screen.out.getvalue() + screen.err.getvalue()
+    )
+    assert shell.kafka.committed("late")[ORDERS[0]] == 3
+
+
+class Gone(io.StringIO):
+    """A pipe whose reader was ended by the same Ctrl-C, as `tee` is."""
+
+    def write(self, _text: str) -> int:
+        raise BrokenPipeError(32, "Broken pipe")
+
+
+@pytest.mark.usefixtures("interrupted")
+def test_an_interrupted_run_is_put_back_also_where_nobody_hears_of_it(shell: Shell) -> None:
+    command = f"--bootstrap-server k:9 --group {GROUP} --topic orders:0 --reset-offsets --to-offset 77 --execute"
+    options = parse_options(command.split())
+    resetting = Resetting(options, CONNECTION, shell.kafka, shell.kafka.clock, Screen(Gone(), Gone()), shell.folder)
+
+    assert resetting.run(options.groups) == 130
+
+    assert shell.kafka.committed(GROUP)[ORDERS[0]] == 10
+
+
+def test_a_run_that_tells_nobody_what_it_waits_for_goes_on(shell: Shell) -> None:
+    shell.kafka.control.ensure()
+    shell.kafka.control.claim(ClaimKey(GROUP, "1"), Claim("reset/5f/replay", "replay by shop/p", 30_000))
+    command = f"--bootstrap-server k:9 --group {GROUP} --topic orders:0 --reset-offsets --to-offset 77 --execute"
+    options = parse_options(command.split())
+    resetting = Resetting(options, CONNECTION, shell.kafka, shell.kafka.clock, Screen(Gone(), Gone()), shell.folder)
+
+    assert resetting.run(options.groups) == 0
+
+    assert shell.kafka.committed(GROUP)[ORDERS[0]] == 77
 
 
 def test_a_reset_waits_for_that_of_somebody_else_and_says_whose(shell: Shell) -> None:
@@ -265,6 +358,34 @@ def test_records_of_the_last_minute_are_found_by_duration(shell: Shell) -> None:
     assert shell.rows == [[GROUP, "orders", "0", "40"]]
 
 
+def test_a_group_that_two_brokers_list_is_reset_once(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As while its coordinator moves."""
+    monkeypatch.setattr("tidegate.cli.groups.SystemClock", lambda: shell.kafka.clock)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    listing = shell.details.listing
+    monkeypatch.setattr(FakeDetails, "listing", lambda _: (*listing(), *listing()))
+    screen = Screen(io.StringIO(), io.StringIO())
+    options = parse_options(
+        [
+            "--bootstrap-server",
+            "k:9",
+            "--all-groups",
+            "--topic",
+            "orders:0",
+            "--reset-offsets",
+            "--shift-by",
+            "5",
+            "--execute",
+        ]
+    )
+
+    assert carry_out(options, CONNECTION, shell.kafka, shell.details, screen) == 0
+
+    assert shell.kafka.committed(GROUP)[ORDERS[0]] == 15
+
+
 # --- pauses -----------------------------------------------------------------------------------------------------------
 
 
@@ -384,6 +505,22 @@ def test_a_partition_that_is_gone_can_be_resumed(owned: Shell) -> None:
     assert owned(f"--group {GROUP} --topic gone --resume") == 0
 
     assert _held(owned) == set()
+
+
+@pytest.mark.parametrize(
+    "action", ["--paused-partitions", "--all-topics --resume", "--release-all", "--release-all --execute"]
+)
+@pytest.mark.parametrize("scope", [f"--group {GROUP}", "--all-groups"])
+def test_no_hold_that_could_be_seen_is_not_said_to_be_none(shell: Shell, scope: str, action: str) -> None:
+    """As where the KafkaConnection names another control topic, or it may not be described."""
+    said = "There is no control topic __tidegate on this cluster, or it may not be read: no hold was seen."
+
+    assert shell(f"{scope} {action}") == 0
+    assert said in shell.err
+
+    shell.kafka.control.ensure()
+    assert shell(f"{scope} {action}") == 0
+    assert "no hold was seen" not in shell.err
 
 
 # --- releasing --------------------------------------------------------------------------------------------------------
@@ -615,3 +752,70 @@ def test_a_hold_drives_no_terminal_and_is_released_by_the_name_that_is_shown(she
     assert "\\x1b[2Jgone" in shell.out
     assert not set("\x1b\u202e") & set(shell.out + shell.err)
     assert not shell.kafka.control.read().holds
+
+
+def test_a_hold_is_listed_also_where_its_time_is_none_that_a_calendar_has(shell: Shell) -> None:
+    """Where the control topic's timestamps are its writers', they may say anything."""
+    shell.kafka.control.ensure()
+    shell.kafka.control._append("hold", HoldKey(GROUP, "orders", 0, "cli"), Hold(), 2**62)
+
+    assert shell(f"--group {GROUP} --paused-partitions") == 0
+    assert shell.rows[0][7:9] == ["-", "cli"]
+    assert shell(f"--group {GROUP} --release-all") == 0
+    assert shell.rows[0][3:5] == ["-", "cli"]
+
+
+# --- names that clients choose ----------------------------------------------------------------------------------------
+
+HOSTILE = "pay\x1b]0;x\x07\nevil"
+SHOWN = "pay\\x1b]0;x\\x07\\nevil"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "--list",
+        "--list --state --type",
+        "--describe --all-groups",
+        "--describe --all-groups --members --verbose",
+        "--describe --all-groups --state",
+        "--describe --all-groups --retention",
+    ],
+)
+def test_names_that_drive_a_terminal_are_shown_and_not_sent(owned: Shell, command: str) -> None:
+    FakeConsumer(owned.kafka, HOSTILE, ["orders"], client_id="\x1b[31mred").start()
+    owned.kafka.clock.sleep(10)
+
+    owned(command)
+
+    assert "\x1b" not in owned.out + owned.err
+    assert SHOWN in owned.out
+    assert "evil" not in [line.split(" ")[0] for line in owned.out.splitlines()]
+
+
+@pytest.mark.parametrize("how", ["--dry-run", "--execute"])
+def test_so_are_those_of_groups_that_are_reset(shell: Shell, how: str) -> None:
+    shell.kafka.commit_directly(HOSTILE, {ORDERS[0]: 5})
+    options = parse_options(
+        [
+            "--bootstrap-server",
+            "k:9",
+            "--group",
+            HOSTILE,
+            "--topic",
+            "orders",
+            "--reset-offsets",
+            "--to-offset",
+            "3",
+            how,
+        ]
+    )
+    screen = Screen(io.StringIO(), io.StringIO())
+
+    Resetting(options, CONNECTION, shell.kafka, shell.kafka.clock, screen, shell.folder).run(options.groups)
+
+    assert isinstance(screen.out, io.StringIO)
+    assert isinstance(screen.err, io.StringIO)
+    assert SHOWN in screen.out.getvalue()
+    assert screen.err.getvalue().startswith(f"{SHOWN}: 3 of 3 partition(s) move")
+    assert "\x1b" not in screen.out.getvalue() + screen.err.getvalue()

@@ -97,3 +97,26 @@ def test_a_policy_for_many_groups_has_no_environment_of_its_own(
     assert main(["env", "keep", "-f", str(many)]) == 1
 
     assert "is for many groups" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        "kind: OffsetResetPolicy\nmetadata: [keep]",
+        "kind: OffsetResetPolicy\nmetadata:",
+        "kind: KafkaConnection\nmetadata: prod",
+    ],
+)
+def test_what_is_no_resource_is_passed_over(odd: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "r.yaml").write_text(f"{odd}\n---\n{RESOURCES}")
+
+    assert main(["env", "keep", "-f", str(tmp_path / "r.yaml")]) == 0
+    assert "TIDEGATE_CONTROL_TOPIC=__gates" in capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize("spec", ["", "spec: 7", "spec: {connectionRef: prod, group: g}"])
+def test_a_policy_that_is_none_is_refused(spec: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "r.yaml").write_text(f"kind: OffsetResetPolicy\nmetadata: {{name: keep}}\n{spec}\n")
+
+    assert main(["env", "keep", "-f", str(tmp_path / "r.yaml")]) == 1
+    assert capsys.readouterr().err.startswith("tidegate env: spec")

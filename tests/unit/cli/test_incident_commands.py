@@ -16,6 +16,7 @@ from support.fake_kube import FakeKube
 from tidegate.cli.acting import delete
 from tidegate.cli.errors import CommandFailed, UsageError
 from tidegate.cli.following import follow, follow_deletion, pause_step, reset_step
+from tidegate.cli.freezing import frozen_step
 from tidegate.cli.main import main
 from tidegate.cli.overview import as_json
 from tidegate.cli.pause_resources import pause_of, pause_parser, run_pause
@@ -200,6 +201,86 @@ def test_a_deletion_is_waited_for_until_it_is_gone_and_no_longer() -> None:
         follow_deletion(stays, RESETS, stays.made, reset_step, FakeClock(), 60, screen())
 
 
+class Restarted(Story):
+    """An API server that is away for a moment, and then refuses everybody until it has read the roles."""
+
+    def __init__(self, refusals: int) -> None:
+        super().__init__(RESETS, RESET, status("Applying"), None, status("Succeeded"))
+        self.refusals = refusals
+
+    def get(self, kind: Any, namespace: str, name: str) -> Object:
+        if len(self._left) == 1 and self.refusals:
+            self.refusals -= 1
+            raise KubeFailure("read OffsetReset ns/r: 403 forbidden")
+        return super().get(kind, namespace, name)
+
+
+def test_an_api_server_that_is_just_back_and_refuses_everybody_ends_no_waiting() -> None:
+    done, told = followed(Restarted(5), reset_step)
+
+    assert (done, told) == (True, ["Applying: not begun", "Succeeded: not begun"])
+    with pytest.raises(KubeFailure, match="403 forbidden"):
+        followed(Restarted(99), reset_step)
+
+
+def test_what_is_refused_without_an_outage_is_refused() -> None:
+    kube = Restarted(1)
+    kube._left = [status("Succeeded")]
+
+    with pytest.raises(KubeFailure, match="403 forbidden"):
+        followed(kube, reset_step)
+
+
+class Interrupting(FakeClock):
+    """Ctrl-C while it is waited."""
+
+    def sleep(self, _seconds: float) -> None:
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("kind", "step", "how"),
+    [
+        (RESETS, reset_step, "tidegate watch r -n ns"),
+        (PAUSES, pause_step, "tidegate watch r -n ns"),
+        (CONNECTIONS, frozen_step, "kubectl get kafkaconnection r -n ns"),
+    ],
+)
+def test_who_stops_waiting_is_told_that_it_goes_on(kind: Kind, step: Any, how: str) -> None:
+    kube, shown = Story(kind, {}, {"observedGeneration": 0}), screen()
+
+    with pytest.raises(KeyboardInterrupt):
+        follow(kube, kind, kube.made, step, Interrupting(), 60, shown)
+
+    assert isinstance(shown.err, io.StringIO)
+    assert f"{kind.kind} r is not waited for any more; it goes on: {how}" in shown.err.getvalue()
+
+
+def test_who_stops_waiting_for_a_deletion_is_told_that_it_goes_on() -> None:
+    kube, shown = Story(RESETS, RESET, status("Applying")), screen()
+
+    with pytest.raises(KeyboardInterrupt):
+        follow_deletion(kube, RESETS, kube.made, reset_step, Interrupting(), 60, shown)
+
+    assert isinstance(shown.err, io.StringIO)
+    assert "OffsetReset r is not waited for any more; its deletion goes on" in shown.err.getvalue()
+
+
+def test_who_interrupts_a_creation_is_told_that_it_may_be_there(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Slow(FakeKube):
+        def create(self, *_: Any, **__: Any) -> Any:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("tidegate.cli.acting.kube_client", lambda _options: Slow())
+
+    assert main(["pause", "g", "-c", "prod", "-n", "ns"]) == 130
+    assert "may have been created all the same: kubectl get -n ns consumergrouppauses" in capsys.readouterr().err
+    assert main(["pause", "g", "-c", "prod", "-n", "ns", "--dry-run"]) == 130
+    assert "may have been created" not in capsys.readouterr().err
+
+
 # --- cancelling -------------------------------------------------------------------------------------------------------
 
 
@@ -239,6 +320,22 @@ def test_the_policy_that_asked_for_it_is_named() -> None:
 
     assert cancellable({"metadata": {"name": "r", "ownerReferences": [owner]}}) == "keep"
     assert cancellable({"metadata": {"name": "r"}}) == ""
+
+
+def test_one_that_had_succeeded_before_it_was_rolled_back_was_not_cancelled(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kube = Story(RESETS, {**RESET, "group": "the group"}, status("Applying"), status("Succeeded"), {})
+    monkeypatch.setattr("tidegate.cli.acting.kube_client", lambda _options: kube)
+    monkeypatch.setattr("tidegate.cli.undoing.delete", lambda *_: None)
+    monkeypatch.setattr("tidegate.cli.following.LOOK_S", 0.0)
+
+    assert main(["cancel", "r", "-n", "ns"]) == 1
+
+    told = capsys.readouterr()
+    assert told.out == "offsetreset.tidegate.io/r deleted\n"
+    assert "it had succeeded before it could be rolled back, so its targets hold" in told.err
+    assert "tidegate undo r --group 'the group' -c ns/prod undoes it" in told.err
 
 
 # --- status -----------------------------------------------------------------------------------------------------------
@@ -530,3 +627,81 @@ def test_the_screen_says_who_has_frozen_a_connection(asked: Asked) -> None:
 
     assert "! KafkaConnection ns/prod: Unknown" in text
     assert "frozen by alice: INC\\x1b" in text
+
+
+# --- watching ---------------------------------------------------------------------------------------------------------
+
+
+class Confined(Asked):
+    """Of whoever may see no OffsetReset."""
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Object:
+        if kind == RESETS:
+            raise KubeFailure(f"read OffsetReset {namespace}/{name}: 403 forbidden")
+        return super().get(kind, namespace, name)
+
+
+def test_a_pause_is_watched_also_by_who_may_see_no_reset(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kube = Confined()
+    monkeypatch.setattr("tidegate.cli.acting.kube_client", lambda _options: kube)
+    body = kube.create(PAUSES, "ns", "poison", PAUSE, CREATED)
+    kube.replace_status(PAUSES, body, status("Paused", condition("Paused", "True", "all are"), observedGeneration=1))
+
+    assert main(["watch", "poison", "-n", "ns"]) == 0
+    told = capsys.readouterr().err
+    assert "read OffsetReset ns/poison: 403 forbidden" in told
+    assert "Paused: all are" in told
+
+    assert main(["watch", "other", "-n", "ns"]) == 1
+    told = capsys.readouterr().err
+    assert "tidegate watch: read OffsetReset ns/other: 403 forbidden" in told
+    assert "there is no OffsetReset" not in told
+
+
+# --- resuming ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def three(asked: Asked) -> Asked:
+    for name in ("one", "two", "three"):
+        asked.create(PAUSES, "ns", name, PAUSE, CREATED)
+    return asked
+
+
+def suspended(kube: Asked) -> list[str]:
+    return [body["metadata"]["name"] for body in kube.list(PAUSES) if body["spec"].get("suspend")]
+
+
+def test_a_pause_that_does_not_resume_keeps_no_other_from_it(three: Asked, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody waits for the second one's partitions while the first one's do not resume."""
+    assert main(["resume", "one", "two", "three", "-n", "ns", "--keep", "--timeout", "1ms"]) == 1
+
+    assert suspended(three) == ["one", "two", "three"]
+    told = capsys.readouterr()
+    assert told.err.count("is not there in time") == 3
+    assert "tidegate resume: 3 of 3 ConsumerGroupPause(s) could not be resumed, or not in time" in told.err
+    assert told.out == ""
+
+
+def test_a_pause_that_may_not_be_changed_keeps_no_other_from_it(
+    three: Asked, capsys: pytest.CaptureFixture[str]
+) -> None:
+    three.refusals["one"] = [KubeFailure("change ConsumerGroupPause ns/one: 403 forbidden")]
+
+    assert main(["resume", "one", "two", "three", "-n", "ns", "--keep", "--no-wait"]) == 1
+
+    assert suspended(three) == ["two", "three"]
+    told = capsys.readouterr()
+    assert "ConsumerGroupPause one: change ConsumerGroupPause ns/one: 403 forbidden" in told.err
+    assert "1 of 3 ConsumerGroupPause(s)" in told.err
+    assert [line.split("/")[1] for line in told.out.splitlines()] == ["two suspended", "three suspended"]
+
+
+def test_a_pause_whose_status_was_written_meanwhile_is_suspended(three: Asked) -> None:
+    three.refusals["one"] = [Conflict("the object has been modified")] * 2
+
+    assert main(["resume", "one", "-n", "ns", "--keep", "--no-wait"]) == 0
+
+    assert suspended(three) == ["one"]

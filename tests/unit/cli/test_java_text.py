@@ -55,6 +55,11 @@ def test_a_date_time_without_a_zone_is_in_utc(text: str, expected: datetime) -> 
     assert parse_datetime(text) == expected
 
 
+@pytest.mark.parametrize("text", ["1969-12-31T23:59:59.999", "1970-01-01T00:30:00+01:00", "0001-01-01T00:00:00"])
+def test_before_1970_there_is_no_time_that_means_the_end_of_the_log_to_brokers(text: str) -> None:
+    assert parse_datetime(text) == datetime(1970, 1, 1, tzinfo=UTC)
+
+
 @pytest.mark.parametrize("text", ["yesterday", "2023-11-14 22:13:30", "2023-13-14T22:13:30", "T"])
 def test_other_dates_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"Unparseable|does not contain a 'T'"):

@@ -72,3 +72,13 @@ def test_a_topic_that_does_not_exist_is_named() -> None:
 def test_describe_is_what_there_is() -> None:
     with pytest.raises(UsageError):
         topics_parser().parse_args(["--bootstrap-server", "kafka:9092"])
+
+
+def test_a_time_that_no_calendar_has_is_shown_as_it_is() -> None:
+    screen, topic = Screen(io.StringIO(), io.StringIO()), Topic("orders", "id", 1)
+    known = {PartitionKey("orders", "id", 0): PartitionSeen(2**63 - 1, 5)}
+
+    assert describe_topics(["orders"], {"orders": topic}, known, screen) == 0
+
+    assert isinstance(screen.out, io.StringIO)
+    assert "CreatedAfter: 1970-01-01T00:00:00.005Z\tCreatedBefore: 9223372036854775807\t" in screen.out.getvalue()

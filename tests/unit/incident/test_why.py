@@ -85,7 +85,7 @@ def test_a_group_without_members_and_holds(kafka: FakeKafka) -> None:
     text = said(by(kafka))
 
     assert "No partition is held." in text
-    assert "Nobody reads: the group has no members." in text
+    assert "Nobody reads as a member: the group has none. Consumers that assign partitions to themselves are" in text
     assert "It has committed offsets of 2 partitions; 170 records between them and the ends" in text
     assert "orders-0 90 (committed 10, end 100)" in text
     assert "Not seen" not in text
@@ -442,3 +442,26 @@ def test_a_connection_without_a_cluster_to_read_it_from_is_refused_and_what_to_d
     # Given the servers, it only says whose resources are meant.
     main(["why", "g", "-c", "shop/prod", "--bootstrap-server", "127.0.0.1:1"])
     assert "resources in Kubernetes: no cluster is configured" in capsys.readouterr().out
+
+
+def test_a_limit_that_stops_a_partition_is_told_in_short(kafka: FakeKafka) -> None:
+    kafka.control.limit({LimitKey(GROUP, "orders", 0, "reset/5f/one"): Limit(30, "offset reset one")})
+
+    [short] = [section for section in told(by(kafka)) if section.title == "In short"]
+
+    assert "No partition is held." in short.sentences
+    assert "Of 1 partition nothing is delivered from some offset on, by a limit." in short.sentences
+
+
+def test_a_lag_that_is_not_known_is_no_lag_of_zero(kafka: FakeKafka) -> None:
+    """A program that waits until a group has caught up would be told that it has."""
+    kafka.fail("log_bounds", NotAuthorized("describe topic orders"))
+    seen = Seen(GROUP, START, by(kafka), None)
+    account = account_of(seen)
+
+    found = as_json(seen, account, sections(seen, account))
+
+    assert [p["committed"] for p in found["partitions"]] == [10, 20]
+    assert found["lag"] is None
+    seen = Seen(GROUP, START, by(kafka), None)
+    assert as_json(seen, account_of(seen), ())["lag"] == 170

@@ -51,3 +51,25 @@ def test_a_kubeconfig_that_says_nothing_is_no_error(tmp_path: Path, contexts: st
     (tmp_path / "c").write_text(f"current-context: x\n{contexts}\n")
 
     assert own_namespace({"KUBECONFIG": str(tmp_path / "c")}) == "default"
+
+
+def test_another_context_than_the_pods_has_a_namespace_of_its_own(
+    tmp_path: Path, both: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With --context the cluster is that of the kubeconfig, also in a pod."""
+    of_a_pod, home = tmp_path / "namespace", tmp_path / "home"
+    of_a_pod.write_text("team\n")
+    (home / ".kube").mkdir(parents=True)
+    (home / ".kube" / "config").write_text(FIRST)
+    monkeypatch.setenv("HOME", str(home))
+
+    assert own_namespace({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, "one", of_a_pod=of_a_pod) == "shop"
+
+
+def test_a_home_folder_is_meant_where_the_official_client_takes_it_for_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "c").write_text(FIRST)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    assert own_namespace({"KUBECONFIG": "~/c"}) == "shop"
