@@ -75,7 +75,7 @@ def _plan_one(spark: SparkSession, request: RunRequest, now: datetime, tell: job
             )
             return _plan_with(spark, named, place, now)
         case FromBackup() as target:
-            stood = find_backup(spark, request, target)
+            stood = find_backup(spark, request, target, now)
             # Without a selection, what the backup has: an expired group reads nothing that could tell.
             named = request if request.selections else replace(request, selections=stood.selections)
             return _plan_with(spark, named, stood, now)
