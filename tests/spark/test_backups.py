@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from pyspark.sql import DataFrameWriter
 
 from apiserver.offsets import commit
 from devstack import KafkaCluster
@@ -62,16 +63,16 @@ def test_groups_are_found_where_a_backup_has_them(
 
     target = FromBackup(place, SystemClock().now())
     request = RunRequest(unique(), "back", group, connection, (), target)
-    found = find_backup(spark, request, target)
+    found = find_backup(spark, request, target, SystemClock().now())
     assert found.findings.offsets == {TopicPartition(topic, n): 4 for n in range(2)}
     assert found.selections == (Selection(topic, frozenset({0, 1})),)
 
     with pytest.raises(PlanRefused, match="BackupNotFound"):
-        find_backup(spark, request, FromBackup(place, made.ended_at - timedelta(microseconds=1)))
+        find_backup(spark, request, FromBackup(place, made.ended_at - timedelta(microseconds=1)), SystemClock().now())
 
     later = take_backup(spark, replace(order, due=DUE + timedelta(hours=1), attempt="p-3"), SystemClock())
     files, folder = Files(spark, place), schedule_folder(made.cluster_id, "schedule")
-    assert manifests_of(files, folder) == [later], "what is over is removed"
+    assert manifests_of(files, made.cluster_id, "schedule") == [later], "what is over is removed"
     assert files.read(f"{folder}/{manifest_name(DUE)}") is None
     assert files.names(f"{folder}/data") == (later.data.removeprefix("data/"),)
 
@@ -79,3 +80,42 @@ def test_groups_are_found_where_a_backup_has_them(
     says = r"^can't write \S+: \S+ParentNotDirectoryException: Parent path is not a directory: \S+$"
     with pytest.raises(StorageFailure, match=says):
         Files(spark, Folder(tmp_path / "file" / "x")).publish("a/b.json", b"x")
+
+
+def test_what_an_executor_had_read_and_is_lost_is_not_counted_from_another_look(
+    spark: Any,
+    kafka: KafkaCluster,
+    topic: str,
+    unique: Unique,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It dies when all is written and nothing is counted yet, and the group goes on committing."""
+    group = unique()
+    commit(kafka.bootstrap, group, topic, {0: 4})
+    place = Folder(tmp_path / "backups")
+    write = DataFrameWriter.parquet
+
+    def write_and_die(writer: Any, path: str) -> None:
+        write(writer, path)
+        context = spark.sparkContext._jsc
+        for number in list(context.getPersistentRDDs().keySet()):
+            context.sc().env().blockManager().master().removeRdd(number, True)
+        commit(kafka.bootstrap, group, topic, {1: 4})
+
+    monkeypatch.setattr(DataFrameWriter, "parquet", write_and_die)
+    order = Order(Connection(kafka.bootstrap), place, "schedule", DUE, "p-1", (group,))
+
+    with pytest.raises(StorageFailure, match=r"^can't write "):
+        take_backup(spark, order, SystemClock())
+
+    assert not list(place.path.rglob("*.json"))
+
+
+def test_a_folder_is_the_one_that_is_named(spark: Any, tmp_path: Path) -> None:
+    place = Folder(tmp_path / "all offsets, 100% \u00fc")
+
+    Files(spark, place).publish("a/b.json", b"x")
+
+    assert (place.path / "a" / "b.json").read_bytes() == b"x"
+    assert Files(spark, place).read("a/b.json") == b"x"

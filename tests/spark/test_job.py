@@ -49,6 +49,7 @@ from tidegate.reset.planning.planner import make_plan
 from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.reset.store import ForgedRun, Run, StaleAttempt
 from tidegate.resources.reset import ResetPhase
+from tidegate.spark import entry
 from tidegate.spark.job import apply_groups, carry_out
 from tidegate.spark.planning import collect_plan, plan_groups, summarise
 
@@ -183,6 +184,33 @@ def test_what_goes_wrong_with_one_group_is_its_own(
     assert (summary[group]["partitions"], summary[group]["moved"], summary[group]["replayed"]) == (2, 2, 3 + 7)
     assert summary[nowhere.group_id]["refused"] == expected.value.reason
     assert summary[away.group_id]["failure"] == "Unavailable"
+
+
+class Borrowed:
+    """A session that its job does not end: other tests have it as well."""
+
+    def __init__(self, spark: Any) -> None:
+        self._spark = spark
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._spark, name)
+
+    def stop(self) -> None:
+        pass
+
+
+def test_the_exit_code_of_a_job_that_plans_tells_whether_all_groups_have_a_plan(
+    spark: Any, kafka: Any, group: str, topic: str, unique: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entry, "start_session", lambda _name: Borrowed(spark))
+    asked = ["--bootstrap-servers", kafka.bootstrap, "--to-earliest", "--output", str(tmp_path / "plans")]
+
+    assert entry.plan([*asked, "--group", group]) == 0
+    # A new group, of which nobody has said which topics it is about.
+    assert entry.plan([*asked, "--group", group, "--group", unique("new")]) == 1
+    written = spark.read.parquet(str(tmp_path / "plans"))
+    assert written.where("topic is not null").count() == 2
+    assert written.where("refused is not null").count() == 1
 
 
 def test_each_log_is_measured_once_however_many_groups_read_it(spark: Any, kafka: Any, topic: str, unique: Any) -> None:

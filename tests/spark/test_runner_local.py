@@ -200,6 +200,30 @@ def test_another_process_with_the_same_pid_is_not_the_driver(
     assert runner.status(launch).state is RunnerState.EXITED
 
 
+def test_what_is_left_of_launches_that_ended_long_ago_is_removed(
+    make_runner: Callable[[str], LocalSparkRunner], runs: Path, launch: Launch
+) -> None:
+    runner = make_runner(WAITS)
+    running = Launch("mirror-1", "prod", "file:///nowhere/run")
+    runner.start(running)
+    until((runs / running.name / "here").exists, "the job")
+    old, young, others = runs / "old-1", runs / "young-1", runs / "not-a-launch"
+    for folder in (old, young, others):
+        folder.mkdir()
+    for folder in (old, young):
+        (folder / "started").write_text("[]")
+    eight_days_ago = time.time() - 8 * 24 * 3600
+    for file in (old / "started", runs / running.name / "started", runs / running.name / "driver.log"):
+        os.utime(file, (eight_days_ago, eight_days_ago))
+
+    runner.start(launch)
+
+    assert sorted(folder.name for folder in runs.iterdir()) == sorted(
+        [launch.name, running.name, young.name, others.name]
+    )
+    assert runner.status(running).state is RunnerState.RUNNING
+
+
 @pytest.mark.parametrize("name", ["", "../other", ".hidden"])
 def test_a_launch_stays_in_its_folder(make_runner: Callable[[str], LocalSparkRunner], name: str) -> None:
     with pytest.raises(ValueError, match="not a launch's name"):

@@ -11,13 +11,16 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 from tidegate.clock import Clock, SystemClock
@@ -28,11 +31,15 @@ from tidegate.jobs.runner import FORGED_EXIT, Launch, RunnerState, RunnerStatus
 from tidegate.jobs.settings import SparkSettings
 from tidegate.versions import LOCAL_LAUNCH, VERSION, NewerVersion, check
 
+_log = logging.getLogger(__name__)
+
 LAUNCH_VARIABLE = "TIDEGATE_LAUNCH"
 LOG_TAIL_LINES = 20
 LOG_TAIL_BYTES = 4096
 TERM_PATIENCE_S = 10.0
 KILL_PATIENCE_S = 10.0
+KEPT = timedelta(days=7)
+"""How long what is left of a launch stays after it was last written to. Of a schedule's, there is one an hour."""
 
 _INHERITED = (
     "PATH",
@@ -91,6 +98,7 @@ class LocalSparkRunner:
     def start(self, launch: Launch) -> None:
         folder = self._folder(launch)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._remove_old(folder)
         with self._locked(folder):
             if (folder / "started").exists():
                 return
@@ -182,6 +190,21 @@ class LocalSparkRunner:
             LAUNCH_VARIABLE: str(folder),
         }
 
+    def _remove_old(self, current: Path) -> None:
+        """What is left of launches that ended long ago. Nobody asks for them: their resources have later ones."""
+        oldest = (self._clock.now() - KEPT).timestamp()
+        for folder in sorted(self._runs.iterdir()):
+            try:
+                if folder == current or not (folder / "started").exists() or _written_at(folder) > oldest:
+                    continue
+                with self._locked(folder):
+                    if not self._running(Launch(folder.name, "", ""), folder):
+                        shutil.rmtree(folder)
+                        with self._mutex:
+                            self._children.pop(folder.name, None)
+            except (OSError, RunnerFailure) as failure:
+                _log.warning("can't remove what is left of launch %s: %s", folder.name, failure)
+
     # --- the processes ------------------------------------------------------------------------------------------------
 
     def _folder(self, launch: Launch) -> Path:
@@ -226,6 +249,11 @@ class LocalSparkRunner:
             yield
         finally:
             os.close(descriptor)
+
+
+def _written_at(folder: Path) -> float:
+    """When a launch has written its log last, or was begun: in seconds since 1970."""
+    return max(file.stat().st_mtime for file in (folder / "started", folder / "driver.log") if file.exists())
 
 
 def log_tail(path: Path) -> str:

@@ -86,7 +86,7 @@ class SparkSettings:
     """How long a SparkApplication may go without a driver pod before it counts as lost."""
 
     runs_directory: Path = Path("/var/lib/tidegate/runs")
-    """The local runner's launches: command, pid, log."""
+    """The local runner's launches: command, pid, log. They stay for seven days after they have ended."""
 
     local_master: str = "local[2]"
     """The local runner's master. For searches, two tasks a core are faster than one: while one waits for the broker,

@@ -16,7 +16,10 @@ class Folder:
 
     @property
     def uri(self) -> str:
-        return self.path.as_uri()
+        if not self.path.is_absolute():
+            raise ValueError(f"folder {self.path} is not absolute")
+        # As Hadoop's Path takes it, which decodes no %20.
+        return f"file://{self.path}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,13 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tidegate.kube.ports import BACKUPS, POLICIES, RESETS
+from tidegate.kube.ports import BACKUPS, MIRRORS, POLICIES, RESETS
 
 _OWNER: Final = {
     POLICIES.kind: "tidegate.io/policy",
     RESETS.kind: "tidegate.io/offset-reset",
     BACKUPS.kind: "tidegate.io/offset-backup",
+    MIRRORS.kind: "tidegate.io/offset-mirror",
 }
 
 

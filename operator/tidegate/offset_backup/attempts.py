@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -18,15 +19,29 @@ from tidegate.jobs.errors import RunnerFailure
 from tidegate.jobs.mounts import JobPlaces
 from tidegate.jobs.runner import Launch, Runner, RunnerState
 from tidegate.jobs.settings import SparkSettings
-from tidegate.kube.ports import Kube, NotFound, Object, label_of, name_of, namespace_of, uid_of
+from tidegate.kube.ports import (
+    BACKUPS,
+    Conflict,
+    Kube,
+    KubeFailure,
+    NotFound,
+    NotOwned,
+    Object,
+    label_of,
+    name_of,
+    namespace_of,
+    uid_of,
+)
 from tidegate.offset_backup.document import (
     Asked,
     BadDocument,
     Document,
     Result,
+    attempt_name,
     decode_document,
     document_name,
     encode_document,
+    has_its_name,
 )
 from tidegate.offset_backup.order import Order
 from tidegate.offset_backup.schedule import Take
@@ -39,6 +54,11 @@ _log = logging.getLogger(__name__)
 
 class NewerOrder(Exception):
     """A newer version of Tidegate has ordered a backup (``tidegate.versions``): its document is left as it is."""
+
+
+class ForeignDocument(Exception):
+    """A ConfigMap of the document's name is somebody else's, so that nothing can be written down. The message says
+    what to do."""
 
 
 JOB_LIMIT: Final = timedelta(hours=1)
@@ -80,7 +100,7 @@ class Attempts:
         self._memories: dict[str, Memory] = {}
 
     async def memory(self, body: Object) -> Memory:
-        """Raises ``NewerOrder``, as all do that read the document."""
+        """Raises ``NewerOrder`` and ``ForeignDocument``, as all do that read the document."""
         uid = uid_of(body)
         if uid not in self._memories:
             self._memories[uid] = Memory(namespace_of(body), await self._look(body))
@@ -95,7 +115,7 @@ class Attempts:
             view.body,
             memory,
             Document(
-                replace(wanted, due=take.due, attempt=f"{name}-{number}"),
+                replace(wanted, due=take.due, attempt=attempt_name(name, number)),
                 Asked(
                     number,
                     view.now,
@@ -118,7 +138,8 @@ class Attempts:
         document = await self._read(view.body, memory)
         if not document.is_under_way:
             return document
-        over = view.now - document.asked.asked_at > JOB_LIMIT
+        # Also where a clock that was ahead has told when it was asked for: nobody would see its time pass.
+        over = abs(view.now - document.asked.asked_at) > JOB_LIMIT
         if status.state is RunnerState.LOST and memory.started != launch.name and not over:
             await in_thread(self._parts.executor, runner.start, launch)
             memory.started, memory.trouble = launch.name, ""
@@ -154,16 +175,30 @@ class Attempts:
         return True
 
     async def forget(self, body: Object) -> None:
-        """It is gone: its document and its SparkApplication go with it, and a job of this machine is ended."""
+        """Where it is gone, its document and its SparkApplication go with it, and a job of this machine is ended. Where
+        it is there, another operator looks after it from now on, and after its job."""
         memory = self._memories.pop(uid_of(body), None)
         if memory is None or memory.document is None or not memory.document.is_under_way:
             return
-        if self._parts.runner is None:
+        if self._parts.runner is None or not await self._is_gone(body):
             return
         try:
             await in_thread(self._parts.patient_executor, self._parts.runner.stop, _by_name(memory, memory.document))
         except (RunnerFailure, TimeoutError) as failure:
             _log.warning("%s: %s; its job ends by itself", label_of(body), failure)
+
+    async def _is_gone(self, body: Object) -> bool:
+        """Where nobody can tell, it is not: its job then ends by itself."""
+        try:
+            found = await in_thread(
+                self._parts.executor, self._parts.kube.get, BACKUPS, namespace_of(body), name_of(body)
+            )
+        except NotFound:
+            return True
+        except KubeFailure as failure:
+            _log.warning("%s: %s; its job ends by itself where it is gone", label_of(body), failure)
+            return False
+        return uid_of(found) != uid_of(body)
 
     async def _stopped(self, memory: Memory, document: Document) -> bool:
         """Whether the job is gone; stopping it goes on in a thread, and passes look in on it."""
@@ -186,19 +221,21 @@ class Attempts:
 
     async def _read(self, body: Object, memory: Memory) -> Document:
         """As it is now. What was removed or spoilt meanwhile is written again, as this process knows it."""
-        found = await self._look(body)
-        if found is None or (memory.document is not None and found.order != memory.document.order):
-            if memory.document is None:
-                raise ValueError("a document is read again once there is one")
-            return await self._write(body, memory, memory.document)
+        found, known = await self._look(body), memory.document
+        if known is None:
+            raise ValueError("a document is read again once there is one")
+        if found is None or (found.order, found.asked) != (known.order, known.asked):
+            return await self._write(body, memory, known)
         memory.document = found
         return found
 
     async def _look(self, body: Object) -> Document | None:
         namespace, name = namespace_of(body), document_name(name_of(body), uid_of(body))
         try:
-            data = await in_thread(self._parts.executor, self._parts.kube.config_map, namespace, name)
-            return decode_document(data, f"ConfigMap {namespace}/{name}")
+            document = decode_document(await self._own(body, name), f"ConfigMap {namespace}/{name}")
+            if not has_its_name(document, name):
+                raise BadDocument(f"it names an attempt {document.order.attempt!r}, which is none of its own")
+            return document
         except NotFound:
             return None
         except NewerVersion as newer:
@@ -208,10 +245,24 @@ class Attempts:
             return None
 
     async def _write(self, body: Object, memory: Memory, document: Document) -> Document:
-        name = document_name(name_of(body), uid_of(body))
-        await in_thread(self._parts.executor, self._parts.kube.put_config_map, body, name, encode_document(document))
+        name, data = document_name(name_of(body), uid_of(body)), encode_document(document)
+        try:
+            await in_thread(self._parts.executor, self._parts.kube.put_config_map, body, name, data)
+        except Conflict:
+            # Changed meanwhile, which the next pass sees; or somebody else's, which would be so at each pass.
+            await self._own(body, name)
+            raise
         memory.document, memory.trouble = document, ""
         return document
+
+    async def _own(self, body: Object, name: str) -> Mapping[str, str]:
+        try:
+            return await in_thread(self._parts.executor, self._parts.kube.own_config_map, body, name)
+        except NotOwned as foreign:
+            raise ForeignDocument(
+                f"ConfigMap {namespace_of(body)}/{name} is not this OffsetBackup's, which needs one of that name: no "
+                "backup is begun until it is removed"
+            ) from foreign
 
 
 def _by_name(memory: Memory, document: Document) -> Launch:

@@ -11,16 +11,23 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Final
+from typing import Annotated, Final
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from tidegate.jobs.naming import document_name as jobs_document_name
 from tidegate.jobs.storage import Storage
-from tidegate.offset_backup.manifest import Manifest, schedule_folder
+from tidegate.offset_backup.manifest import Manifest, Moment, schedule_folder
 from tidegate.offset_backup.order import Order, decode_order, encode_order
 from tidegate.versions import BACKUP_ORDER, VERSION, check, said
+
+MOST_ATTEMPTS: Final = 9_999_999
+"""For as many has a job's name room (``tidegate.jobs.naming``)."""
+
+_Number = Annotated[int, Field(ge=0, lt=1 << 63)]
+"""As a status may say it."""
+
+_Path = Annotated[str, Field(max_length=4096)]
 
 
 class BadDocument(ValueError):
@@ -34,13 +41,13 @@ class Backup:
 
     storage: Storage
     cluster_id: str
-    due: datetime
-    taken_at: datetime
-    path: str
-    groups: int
-    offsets: int
-    size: int
-    unread: int = 0
+    due: Moment
+    taken_at: Moment
+    path: _Path
+    groups: _Number
+    offsets: _Number
+    size: _Number
+    unread: _Number = 0
     unread_says: str = ""
 
 
@@ -64,7 +71,7 @@ def backup_of(manifest: Manifest, storage: Storage) -> Backup:
 class Result:
     """How an attempt ended: with a backup, or why without. ``withdrawn``: by the operator, for another one."""
 
-    ended_at: datetime
+    ended_at: Moment
     backup: Backup | None = None
     failure: str = ""
     withdrawn: bool = False
@@ -76,7 +83,7 @@ class Asked:
     in a row; ``made``: the newest backup before it."""
 
     number: int
-    asked_at: datetime
+    asked_at: Moment
     missed: int = 0
     failures: int = 0
     made: Backup | None = None
@@ -130,10 +137,12 @@ def decode_document(data: Mapping[str, str], where: str = "it") -> Document:
     try:
         check(BACKUP_ORDER, data.get(VERSION), where)
         result = data.get(RESULT_KEY)
-        return Document(
-            decode_order(data["order.json"].encode()),
-            _ASKED.validate_json(data["asked.json"]),
-            None if result is None else _RESULT.validate_json(result),
+        return _checked(
+            Document(
+                decode_order(data["order.json"].encode()),
+                _ASKED.validate_json(data["asked.json"]),
+                None if result is None else _RESULT.validate_json(result),
+            )
         )
     except KeyError as error:
         raise BadDocument(f"it has no {error}") from error
@@ -141,6 +150,26 @@ def decode_document(data: Mapping[str, str], where: str = "it") -> Document:
         raise BadDocument(f"it can't be read: {error.errors()[0]['msg']}") from error
     except ValueError as error:
         raise BadDocument(str(error)) from error
+
+
+def _checked(document: Document) -> Document:
+    """Raises ``ValueError`` where its result is not one of its order."""
+    order, made = document.order, document.result.backup if document.result is not None else None
+    if made is not None and (made.due, made.storage) != (order.due, order.storage):
+        raise ValueError("its result is not one of its order")
+    return document
+
+
+def attempt_name(document: str, number: int) -> str:
+    """Of the job of an attempt. ``document``: the ConfigMap's name."""
+    return f"{document}-{number}"
+
+
+def has_its_name(document: Document, name: str) -> bool:
+    """Whether its attempt is called as the operator calls those of the ConfigMap ``name``. It stops jobs by that: with
+    any other name, whoever may write ConfigMaps could have it stop another one's."""
+    number = document.asked.number
+    return 1 <= number <= MOST_ATTEMPTS and document.order.attempt == attempt_name(name, number)
 
 
 def digest(order: Order) -> str:

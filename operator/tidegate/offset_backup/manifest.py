@@ -14,9 +14,9 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Annotated, Final
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import AfterValidator, TypeAdapter, ValidationError
 
 from tidegate.versions import BACKUP_MANIFEST, NewerVersion, check
 
@@ -35,6 +35,16 @@ ORPHANS_KEPT: Final = timedelta(days=1)
 _TIME: Final = "%Y%m%dT%H%M%SZ"
 
 
+def _moment(at: datetime) -> datetime:
+    if at.tzinfo is None or not 1970 <= at.year < 9999:
+        raise ValueError("a time must have a zone, and be of a year from 1970 to 9998")
+    return at
+
+
+Moment = Annotated[datetime, AfterValidator(_moment)]
+"""A time in what is stored, which anybody may have written: it can be compared with others, and reckoned with."""
+
+
 class BadManifest(ValueError):
     """Not a manifest that this version reads; the message says why."""
 
@@ -49,9 +59,9 @@ class Manifest:
 
     cluster_id: str
     schedule: str
-    due: datetime
-    began_at: datetime
-    ended_at: datetime
+    due: Moment
+    began_at: Moment
+    ended_at: Moment
     data: str
     groups: int
     offsets: int
@@ -124,14 +134,22 @@ def _text(due: datetime) -> str:
 # --- which one --------------------------------------------------------------------------------------------------------
 
 
-def newest_first(manifests: Iterable[Manifest], group_id: str, at: datetime | None) -> tuple[Manifest, ...]:
+CLOCKS_APART: Final = timedelta(minutes=5)
+"""How far the clocks of two nodes may be apart, where nothing is wrong with them."""
+
+
+def newest_first(
+    manifests: Iterable[Manifest], group_id: str, at: datetime | None, now: datetime
+) -> tuple[Manifest, ...]:
     """Those that can tell where a group was at ``at``, the best first.
 
     By when they were read to their end and not by when they were due: one that was made late holds offsets of after its
-    due time, and records not yet done at ``at`` would be skipped.
+    due time, and records not yet done at ``at`` would be skipped. One that ends later than ``now`` was made by a clock
+    that was ahead: it is the last one to be taken, since others may be newer.
     """
+    told = now + CLOCKS_APART
     usable = (m for m in manifests if group_id not in m.unread and (at is None or m.ended_at <= at))
-    return tuple(sorted(usable, key=lambda m: (m.ended_at, m.due, m.schedule), reverse=True))
+    return tuple(sorted(usable, key=lambda m: (m.ended_at <= told, m.ended_at, m.due, m.schedule), reverse=True))
 
 
 # --- which are over ---------------------------------------------------------------------------------------------------

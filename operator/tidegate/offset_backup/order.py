@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
@@ -13,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from tidegate.jobs.storage import Storage
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.names import is_allowed
-from tidegate.offset_backup.manifest import Keep
+from tidegate.offset_backup.manifest import Keep, Moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +25,7 @@ class Order:
     connection: Connection
     storage: Storage
     schedule: str
-    due: datetime
+    due: Moment
     attempt: str
     groups: tuple[str, ...] = ("*",)
     allowed_groups: tuple[str, ...] = ("*",)
@@ -51,8 +50,8 @@ def decode_order(text: bytes) -> Order:
         # They become names of folders.
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9-]*", value):
             raise ValueError(f"{name} is {value!r}: letters, digits and '-' only")
-    if order.due.tzinfo is None or order.due.microsecond:
-        raise ValueError("due has to be whole seconds with a zone")
+    if order.due.microsecond:
+        raise ValueError("due has to be whole seconds")
     return order
 
 

@@ -17,12 +17,12 @@ from tidegate.jobs.errors import RunnerFailure
 from tidegate.kube.loop import Pass
 from tidegate.kube.objects import newest_of, tell_once
 from tidegate.kube.ports import BACKUPS, Object, label_of, name_of, namespace_of, uid_of
-from tidegate.offset_backup.attempts import Attempts, JobParts, Memory, NewerOrder
-from tidegate.offset_backup.document import Backup
+from tidegate.offset_backup.attempts import Attempts, ForeignDocument, JobParts, Memory, NewerOrder
 from tidegate.offset_backup.metrics import BackupMetrics
 from tidegate.offset_backup.order import Order
 from tidegate.offset_backup.schedule import Take, Wait
 from tidegate.offset_backup.status import (
+    DOCUMENT_NOT_OWNED,
     INVALID_SPEC,
     BackupStanding,
     Before,
@@ -33,10 +33,10 @@ from tidegate.offset_backup.status import (
     suspended,
     waiting,
 )
-from tidegate.offset_backup.wanted import View, decided, is_same, made_of, wanted_order
+from tidegate.offset_backup.wanted import View, decided, is_same, made_of, remembered, wanted_order
 from tidegate.resources.base import InvalidResource, parse_spec, read_status
 from tidegate.resources.conditions import Refusal
-from tidegate.resources.offset_backup import OffsetBackupSpec, OffsetBackupStatus
+from tidegate.resources.offset_backup import BackupStatus, OffsetBackupSpec, OffsetBackupStatus
 from tidegate.service.metrics import Metrics
 from tidegate.threads import in_thread
 from tidegate.versions import WRITTEN_BY_NEWER_VERSION
@@ -87,6 +87,9 @@ class BackupReconciler:
         except NewerOrder as left_alone:
             refusal = Refusal(WRITTEN_BY_NEWER_VERSION, str(left_alone))
             outcome, newer = _Outcome(refused(before, refusal), _IDLE_S), True
+        except ForeignDocument as foreign:
+            refusal = Refusal(DOCUMENT_NOT_OWNED, str(foreign))
+            outcome, newer = _Outcome(refused(before, refusal), _IDLE_S), False
         self._parts.metrics.newer_is(BACKUPS.kind, uid_of(body), newer)
         if outcome.told is not None:
             body = await self._say(body, before.status, outcome.told)
@@ -117,9 +120,10 @@ class BackupReconciler:
         live = self._parts.live.used_from(namespace_of(body), (namespace_of(body), name))
         if live is None:
             why = f"there is no usable KafkaConnection {name} in this namespace: it waits for it"
-            return _Outcome(waiting(before, spec, why), _ACTIVE_S)
-        if live.trouble is not None:
+        elif live.trouble is not None:
             why = f"KafkaConnection {name} is not ready ({live.trouble[0]}): it waits for it"
+        if live is None or live.trouble is not None:
+            self._measure(body, spec, before.status.last)
             return _Outcome(waiting(before, spec, why), _ACTIVE_S)
         return await self._connected(body, before, spec, live)
 
@@ -130,7 +134,7 @@ class BackupReconciler:
         if isinstance(wanted, Refusal):
             if not await self._withdrawn(body, before):
                 return _Outcome(ending(before), _ACTIVE_S)
-            self._measure(view, None)
+            self._measure(body, spec, before.status.last)
             return _Outcome(refused(before, wanted), _IDLE_S)
         memory = await self._attempts.memory(body)
         try:
@@ -165,23 +169,23 @@ class BackupReconciler:
 
     def _said(self, view: View, before: Before, memory: Memory, wanted: Order, *, again_after_s: float) -> _Outcome:
         document = memory.document
-        made = made_of(document, wanted, view.live.cluster_id)
+        made = made_of(document, wanted, view.live.cluster_id) or remembered(view, wanted)
         begins = None
         if document is None or not document.is_under_way:
             decision = decided(view, document, wanted)
             begins = decision.until if isinstance(decision, Wait) else decision.due
         told = backed_up(before, view.spec, BackupStanding(document, made, begins, memory.trouble))
-        self._measure(view, made)
+        self._measure(view.body, view.spec, told.status.last)
         return _Outcome(told, again_after_s)
 
-    def _measure(self, view: View, made: Backup | None) -> None:
+    def _measure(self, body: Object, spec: OffsetBackupSpec, last: BackupStatus | None) -> None:
         self._parts.backups.backup_is(
-            namespace_of(view.body),
-            name_of(view.body),
-            taken_at=None if made is None else made.taken_at,
-            every_s=view.spec.schedule.total_seconds(),
-            offsets=0 if made is None else made.offsets,
-            unread=0 if made is None else made.unread,
+            namespace_of(body),
+            name_of(body),
+            taken_at=None if last is None else last.taken_at,
+            every_s=spec.schedule.total_seconds(),
+            offsets=0 if last is None else last.partitions,
+            unread=0 if last is None else last.unread,
         )
 
     async def _say(self, body: Object, before: OffsetBackupStatus, told: Told) -> Object:

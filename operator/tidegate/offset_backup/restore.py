@@ -29,11 +29,13 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """``selections``: what the backup knows of the group and is still there."""
+    """``selections``: what the backup knows of the group and is still there. ``without_id``: topics that were gone when
+    the backup was read, or were not there yet when that began."""
 
     findings: Findings
     selections: tuple[Selection, ...]
     topic_ids: Mapping[str, str]
+    without_id: frozenset[str] = frozenset()
 
     def check(self, plan: Plan) -> None:
         """Raises ``PlanRefused`` where a topic was made anew since: then the offsets mean other records."""
@@ -42,6 +44,12 @@ class Restored:
                 TOPIC_RECREATED,
                 f"deleted and created again since the backup: {listed(topics)}. Offsets of then mean "
                 "other records: reset the other topics, or take another target for these",
+            )
+        if topics := sorted(self.without_id & {p.topic for p in plan.partitions}):
+            raise PlanRefused(
+                TOPIC_RECREATED,
+                f"not there when the backup was read, so that they were created since: {listed(topics)}. Offsets of "
+                "then mean other records, if any: reset the other topics, or take another target for these",
             )
 
 
@@ -66,6 +74,7 @@ def restored(manifest: Manifest, group_id: str, rows: Iterable[Row], topics: Map
         Findings({r.partition: r.committed for r in there}, tuple(notes)),
         tuple(Selection(topic, frozenset(those)) for topic, those in sorted(numbers.items())),
         {r.partition.topic: r.topic_id for r in there if r.topic_id is not None},
+        frozenset(r.partition.topic for r in there if r.topic_id is None),
     )
 
 

@@ -51,9 +51,11 @@ def decide(
     ``asked``: when somebody has asked for one beside the schedule; it is due once it is that time.
 
     An operator that was away makes one, and not one for each due time it has missed: the offsets of then are gone. A
-    clock that was set back waits until it has come by the newest backup again.
+    clock that was set back waits until it has come by the newest backup again, but for no later one than is due next.
     """
     due = due_at(now, every)
+    if made is not None and _is_ahead(now, every, made):
+        made = None
     if attempt is not None and attempt.ended_at is None:
         return Wait(due + every)
     if asked is not None and due < asked <= now:
@@ -76,4 +78,11 @@ def retry_after(failures: int) -> timedelta:
 def is_late(now: datetime, every: timedelta, made: datetime | None, since: datetime) -> bool:
     """Whether there has been no backup for longer than two schedules. ``since``: when backups were first wanted, or
     wanted again."""
-    return now - (max(made, since) if made is not None else since) > 2 * every
+    known = made is not None and not _is_ahead(now, every, made)
+    return now - (max(made, since) if made is not None and known else since) > 2 * every
+
+
+def _is_ahead(now: datetime, every: timedelta, made: datetime) -> bool:
+    """Whether a backup was due at a time that is farther off than the next due time: then the clock was ahead that made
+    it, by a year perhaps, and tells nothing of when there has to be another one."""
+    return made > now + every

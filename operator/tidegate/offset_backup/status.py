@@ -34,6 +34,7 @@ SUSPENDED: Final = "Suspended"
 WAITING_FOR_CONNECTION: Final = "WaitingForConnection"
 ENDING_JOB: Final = "EndingJob"
 INVALID_SPEC: Final = "InvalidSpec"
+DOCUMENT_NOT_OWNED: Final = "DocumentNotOwned"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,12 @@ class Before:
     status: OffsetBackupStatus
     generation: int
     now: datetime
+
+    @property
+    def since(self) -> datetime:
+        """When backups were first wanted. No later than now, whatever a clock that was ahead has written."""
+        now = self.now.replace(microsecond=0)
+        return now if self.status.since is None else min(self.status.since, now)
 
     def saying(
         self,
@@ -86,9 +93,8 @@ def refused(before: Before, refusal: Refusal) -> Told:
     """Backups can't be made as they are asked for."""
     happening = KubeEvent(EventType.WARNING, refusal.reason, refusal.message, f"{refusal.reason}/{before.generation}")
     verdict = (ConditionStatus.FALSE, refusal.reason, refusal.message)
-    since = before.status.since or _seconds(before.now)
     # "launch" stays: a number that was used is not used again.
-    return Told(before.saying(stalled, verdict, since=since, next=None), (happening,))
+    return Told(before.saying(stalled, verdict, since=before.since, next=None), (happening,))
 
 
 def suspended(before: Before) -> Told:
@@ -101,7 +107,7 @@ def suspended(before: Before) -> Told:
 
 def waiting(before: Before, spec: OffsetBackupSpec, why: str) -> Told:
     """Nothing can be begun without the connection. What was said of the backups stays, until one is late."""
-    since, last = before.status.since or _seconds(before.now), before.status.last
+    since, last = before.since, before.status.last
     says = (WAITING_FOR_CONNECTION, why)
     verdict = _as_said(before, says)
     if is_late(before.now, spec.schedule, last.due if last is not None else None, since):
@@ -124,8 +130,7 @@ def _as_said(before: Before, otherwise: tuple[str, str]) -> tuple[ConditionStatu
 
 def backed_up(before: Before, spec: OffsetBackupSpec, standing: BackupStanding) -> Told:
     """How they stand now."""
-    document, made = standing.document, standing.made
-    since = before.status.since or _seconds(before.now)
+    document, made, since = standing.document, standing.made, before.since
     verdict = _judged(before.now, spec, standing, since)
     status = before.saying(
         ready if verdict[0] is ConditionStatus.TRUE else reconciling,
@@ -187,7 +192,8 @@ def _told(made: Backup) -> str:
 
 
 def _unread(made: Backup) -> str:
-    return f"{made.unread} group(s) could not be read, such as {made.unread_says}"
+    example = f", such as {made.unread_says}" if made.unread_says else ""
+    return f"{made.unread} group(s) could not be read{example}"
 
 
 def _trouble(standing: BackupStanding) -> str:
@@ -222,7 +228,3 @@ def _happenings(standing: BackupStanding, before: OffsetBackupStatus, now: Offse
         key = f"failed/{document.order.due.isoformat()}"
         told.append(KubeEvent(EventType.WARNING, BACKUP_FAILED, _trouble(standing), key))
     return told
-
-
-def _seconds(at: datetime) -> datetime:
-    return at.replace(microsecond=0)

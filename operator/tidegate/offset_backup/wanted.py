@@ -16,7 +16,7 @@ from tidegate.jobs.settings import SparkSettings
 from tidegate.jobs.storage import environment
 from tidegate.kube.ports import Object, name_of, namespace_of, owner_reference, uid_of
 from tidegate.offset_backup.document import Backup, Document, digest, document_name
-from tidegate.offset_backup.manifest import Keep
+from tidegate.offset_backup.manifest import Keep, schedule_folder
 from tidegate.offset_backup.order import Order
 from tidegate.offset_backup.schedule import Attempt, Take, Wait, decide, due_at
 from tidegate.resources.conditions import Refusal
@@ -94,6 +94,25 @@ def made_of(document: Document | None, wanted: Order, cluster_id: str) -> Backup
     made = document.made if document is not None else None
     is_meant = made is not None and made.storage == wanted.storage and made.cluster_id == cluster_id
     return made if is_meant else None
+
+
+def remembered(view: View, wanted: Order) -> Backup | None:
+    """The newest backup in that storage as the status tells of it: all that is known where the document was removed."""
+    last, cluster_id = view.status.last, view.live.cluster_id
+    folder = f"{wanted.storage.uri}/{schedule_folder(cluster_id, wanted.schedule)}/"
+    if last is None or not last.path.startswith(folder):
+        return None
+    return Backup(
+        wanted.storage,
+        cluster_id,
+        last.due,
+        last.taken_at,
+        last.path,
+        groups=last.groups,
+        offsets=last.partitions,
+        size=last.bytes,
+        unread=last.unread,
+    )
 
 
 def decided(view: View, document: Document | None, wanted: Order) -> Take | Wait:

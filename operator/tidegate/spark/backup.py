@@ -61,16 +61,18 @@ def take_backup(spark: SparkSession, order: Order, clock: Clock) -> Manifest:
     files = Files(spark, order.storage)
     cluster_id, groups = in_executor(spark, lambda: _list(order))
     folder = schedule_folder(cluster_id, order.schedule)
-    there = next((m for m in manifests_of(files, folder) if m.due == order.due), None)
+    there = next((m for m in manifests_of(files, cluster_id, order.schedule) if m.due == order.due), None)
     if there is not None:
-        _compact(files, folder, order, clock)
+        _compact(files, cluster_id, order, clock)
         return there
     began_at = clock.now()
     data = data_name(order.due, order.attempt)
     tasks = max(1, -(-len(groups) // _TASK_GROUPS))
-    # Kept: written, and counted, but read once only.
-    read = spark.range(0, len(groups), 1, tasks).mapInArrow(_Reading(order, groups).read, _READ).persist()
+    looks = spark.range(0, len(groups), 1, tasks).mapInArrow(_Reading(order, groups).read, _READ)
     try:
+        # Looked at once, whatever becomes of the executors that have: what is written and what is counted is the same.
+        # Spark would look again for what is lost of a mere cache, and count what others have committed since.
+        read = looks.localCheckpoint()
         rows = read.where("failure is null").drop("failure")
         # One file: what a thousand groups have committed are some hundred kilobytes.
         rows.coalesce(1).sortWithinPartitions("group_id", "topic", "partition").write.mode("overwrite").options(
@@ -80,8 +82,6 @@ def take_backup(spark: SparkSession, order: Order, clock: Clock) -> Manifest:
         [(offsets, with_offsets)] = rows.agg(count("*"), count_distinct("group_id")).collect()
     except (PySparkException, Py4JJavaError) as error:
         raise StorageFailure(f"can't write {files.uri(f'{folder}/{data}')}: {why(error)}") from error
-    finally:
-        read.unpersist()
     if groups and len(failed) == len(groups):
         files.remove(f"{folder}/{data}")
         raise KafkaFailure(f"none of {len(groups):,} groups could be read: {next(iter(failed.values()))}")
@@ -98,7 +98,7 @@ def take_backup(spark: SparkSession, order: Order, clock: Clock) -> Manifest:
         unread=failed,
     )
     files.publish(f"{folder}/{manifest_name(order.due)}", encode(manifest))
-    _compact(files, folder, order, clock)
+    _compact(files, cluster_id, order, clock)
     return manifest
 
 
@@ -111,10 +111,10 @@ def _list(order: Order) -> tuple[str, tuple[str, ...]]:
         return kafka.cluster().cluster_id, wanted_groups(order, groups)
 
 
-def _compact(files: Files, folder: str, order: Order, clock: Clock) -> None:
+def _compact(files: Files, cluster_id: str, order: Order, clock: Clock) -> None:
     """First the manifest, so that no reader finds one without its data."""
-    now = clock.now()
-    manifests = {m.due: m for m in manifests_of(files, folder)}
+    now, folder = clock.now(), schedule_folder(cluster_id, order.schedule)
+    manifests = {m.due: m for m in manifests_of(files, cluster_id, order.schedule)}
     for due in over(manifests.keys(), order.keep, now):
         files.remove(f"{folder}/{manifest_name(due)}")
         files.remove(f"{folder}/{manifests.pop(due).data}")

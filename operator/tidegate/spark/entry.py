@@ -95,7 +95,7 @@ def reset(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
 
 
 def plan(arguments: Sequence[str]) -> int:
-    """Plan many groups with one target; write the plans, print a summary. 1: at least one group was refused."""
+    """Plan many groups with one target; write the plans, print a summary. 1: at least one group has no plan."""
     options = _plan_options().parse_args(arguments)
     now = datetime.now(UTC)
     try:
@@ -117,9 +117,8 @@ def plan(arguments: Sequence[str]) -> int:
         if not requests:
             _say("no group matches")
             return 1
-        plans = plan_groups(spark, requests, now, spans=options.spans)
-        if options.summary:
-            plans = plans.persist()
+        # Kept: written, and looked at again, but planned once only.
+        plans = plan_groups(spark, requests, now, spans=options.spans).persist()
         writer = plans.write.mode("overwrite")
         if options.format == "parquet":
             writer.parquet(str(options.output))
@@ -128,7 +127,7 @@ def plan(arguments: Sequence[str]) -> int:
             plans.withColumn("notes", _joined_notes()).write.mode("overwrite").csv(str(options.output), header=True)
         if options.summary:
             summarise(plans).show(len(requests), truncate=False)
-        return 0
+        return 0 if plans.where("refused is not null or failure is not null").isEmpty() else 1
     finally:
         spark.stop()
 

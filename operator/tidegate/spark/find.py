@@ -28,10 +28,11 @@ from uuid import uuid4
 from tidegate.clock import Clock
 from tidegate.find.windows import Pace, Search, tasks_for
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.errors import KafkaFailure, Unavailable
+from tidegate.kafka.errors import KafkaFailure, Refused, Unavailable
 from tidegate.kafka.model import Offsets, Range, TopicPartition
 from tidegate.kafka.ports import ClusterReader
 from tidegate.kafka_client.client import KafkaClient
+from tidegate.kafka_client.settings import BadConnection
 from tidegate.reset.model.plan import Plan
 from tidegate.reset.model.progress import Searched
 from tidegate.reset.model.request import RunRequest
@@ -238,6 +239,8 @@ class _Scan:
         while window := search.next_window():
             try:
                 looked = self._look_at(window, beyond=beyond)
+            except BadConnection as bad:
+                raise Refused(str(bad)) from bad
             except (PySparkException, Py4JJavaError) as error:
                 starts = in_executor(self._spark, partial(_starts, self._connection, list(window)))
                 gone = {p: starts[p] - r.start for p, r in window.items() if starts[p] > r.start}

@@ -75,7 +75,7 @@ def _plan_one(spark: SparkSession, request: RunRequest, now: datetime, tell: job
             )
             return _plan_with(spark, named, place, now)
         case FromBackup() as target:
-            stood = find_backup(spark, request, target)
+            stood = find_backup(spark, request, target, now)
             # Without a selection, what the backup has: an expired group reads nothing that could tell.
             named = request if request.selections else replace(request, selections=stood.selections)
             return _plan_with(spark, named, stood, now)
@@ -126,7 +126,23 @@ def _apply_one(run: tuple[str, int, str], attribution: Attribution | None) -> tu
     location, attempt, digest = run
     store = ConfinedRunStore(open_store(location), None, Binding(digest, digest) if digest else None, attribution)
     try:
-        with closing(KafkaClient(store.load().request.connection)) as kafka:
+        stored = store.load()
+        if _is_repeated():
+            if stored.result is not None:
+                return "", encode_result(stored.result)
+            if stored.attempt == attempt:
+                attempt = store.begin_attempt()
+        with closing(KafkaClient(stored.request.connection)) as kafka:
             return "", encode_result(job.apply_run(store, attempt, kafka, SystemClock()))
     except (StaleAttempt, ForgedRun) as raised:
         return type(raised).__name__, str(raised)
+
+
+def _is_repeated() -> bool:
+    """Whether Spark does the task once more, as it does where it has lost an executor's node or pod, whatever
+    ``spark.task.maxFailures`` says. That executor may have ended the run, or be at work still: it is followed by
+    another attempt, like the job of a dead driver."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return context is not None and context.attemptNumber() > 0

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar
 from pydantic import TypeAdapter
 
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.errors import KafkaFailure, Refused, UnknownPartitions
+from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused, Unavailable, UnknownPartitions
 from tidegate.kafka.model import Group, LogBounds, Topic, TopicPartition
 from tidegate.kafka_client.client import KafkaClient
 from tidegate.kafka_client.settings import BadConnection
@@ -41,7 +41,7 @@ PLAN_COLUMNS: Final = (
     "refused string, failure string, message string"
 )
 """A row for each partition of each group. A group without any has one row with no topic: ``refused`` is then planning's
-reason (PascalCase), or ``failure`` the class of ``tidegate.kafka.errors``, and ``message`` says what is wrong; or the
+reason (PascalCase), or ``failure`` the class as in ``FAILURES``, and ``message`` says what is wrong; or the
 plan is empty, and all three are null. ``way`` and ``notes`` are the plan's, on each of its rows."""
 
 # Columns named alike mean the same. ``request`` and ``cluster`` are numbers into the job's lists; ``at_us`` is the
@@ -302,9 +302,14 @@ class _Clients:
         return self._topics[cluster]
 
 
+FAILURES: Final[tuple[type[KafkaFailure], ...]] = (Unavailable, NotAuthorized, Refused, UnknownPartitions, KafkaFailure)
+"""What a failure is told as: the first of these that it is one of."""
+
+
 def _told(failure: KafkaFailure | BadConnection) -> tuple[str, str]:
     """Class and message, as columns."""
-    return (type(failure).__name__ if isinstance(failure, KafkaFailure) else Refused.__name__), str(failure)
+    told = Refused if isinstance(failure, BadConnection) else next(c for c in FAILURES if isinstance(failure, c))
+    return told.__name__, str(failure)
 
 
 def _microseconds(at: datetime) -> int:

@@ -11,18 +11,18 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused, Unavailable, UnknownPartitions
+from tidegate.kafka.errors import KafkaFailure, UnknownPartitions
 from tidegate.reset.model.plan import Clamped, PartitionPlan, Plan
 from tidegate.reset.model.request import RunRequest
 from tidegate.reset.model.targets import Findings
 from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.resources.reset import Way
-from tidegate.spark.plan_steps import JOINED, MEASURED, OBSERVED, PLAN_COLUMNS, PlanJob, Rehearsal, Steps
+from tidegate.spark.plan_steps import FAILURES, JOINED, MEASURED, OBSERVED, PLAN_COLUMNS, PlanJob, Rehearsal, Steps
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_FAILURES: Final = {c.__name__: c for c in (Unavailable, NotAuthorized, Refused, KafkaFailure)}
+_FAILURES: Final = {c.__name__: c for c in FAILURES}
 
 
 def plan_groups(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from tidegate.jobs.storage import hadoop_options
@@ -29,13 +31,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def find_backup(spark: SparkSession, request: RunRequest, target: FromBackup) -> Restored:
+def find_backup(spark: SparkSession, request: RunRequest, target: FromBackup, now: datetime) -> Restored:
     """Raises ``PlanRefused`` and ``KafkaFailure`` as planning does."""
     cluster_id, topics = in_executor(spark, lambda: _look_around(request))
     try:
         files = Files(spark, target.storage)
         manifests = read_manifests(files, cluster_id)
-        best = newest_first(manifests, request.group_id, target.at)
+        best = newest_first(manifests, request.group_id, target.at, now)
         if not best:
             clusters = [n.removeprefix("cluster=") for n in files.names("") if n.startswith("cluster=")]
             raise none_found(cluster_id, request.group_id, target.at, manifests, clusters)
@@ -56,22 +58,25 @@ def read_manifests(files: Files, cluster_id: str) -> list[Manifest]:
     found = []
     for folder in files.names(cluster_folder(cluster_id)):
         if folder.startswith("schedule="):
-            found += manifests_of(files, schedule_folder(cluster_id, folder.removeprefix("schedule=")))
+            found += manifests_of(files, cluster_id, folder.removeprefix("schedule="))
     return found
 
 
-def manifests_of(files: Files, folder: str) -> list[Manifest]:
-    """Those of one schedule, as ``read_manifests``."""
+def manifests_of(files: Files, cluster_id: str, schedule: str) -> list[Manifest]:
+    """Those of one schedule, as ``read_manifests``. Where one lies tells whose it is and when it was due, and not what
+    it says of that: so its data is looked for there, and nowhere else."""
     found = []
+    folder = schedule_folder(cluster_id, schedule)
     for last in files.names(f"{folder}/manifests"):
         name = f"{folder}/manifests/{last}"
-        if due_of(last) is None or not last.endswith(".json"):
+        due = due_of(last)
+        if due is None or not last.endswith(".json"):
             continue
         text = files.read(name)
         if text is None:  # compacted away meanwhile
             continue
         try:
-            found.append(decode(text))
+            found.append(replace(decode(text), cluster_id=cluster_id, schedule=schedule, due=due))
         except BadManifest as bad:
             raise StorageFailure(f"can't use {files.uri(name)}: {bad}") from bad
     return found

@@ -19,6 +19,7 @@ from tidegate.jobs.mounts import secret_file
 from tidegate.jobs.options import local_options, with_archive
 from tidegate.jobs.runner import Launch
 from tidegate.jobs.settings import RunnerKind, SparkSettings
+from tidegate.kube.ports import BACKUPS, MIRRORS, RESETS, Kind
 from tidegate.resources import spark_conf
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -53,6 +54,7 @@ LAUNCHES = {
         "to-new-mirror-0a1b2c3d-4",
         "prod",
         "offsetmirror://prod/to-new",
+        owner=OWNER | {"kind": "OffsetMirror", "name": "to-new"},
         spark={"executor": {"instances": 3}},
         connection_secrets={"kafka-new": ("password",), "kafka-old": ("password",)},
         job="mirror",
@@ -92,6 +94,17 @@ def test_rendering_is_as_it_was(name: str) -> None:
     if os.environ.get("TIDEGATE_UPDATE_GOLDEN"):
         golden.write_text(yaml.safe_dump(rendered, sort_keys=False))
     assert rendered == yaml.safe_load(golden.read_text())
+
+
+@pytest.mark.parametrize(
+    ("kind", "label"),
+    [(RESETS, "offset-reset"), (BACKUPS, "offset-backup"), (MIRRORS, "offset-mirror")],
+    ids=lambda given: given if isinstance(given, str) else given.kind,
+)
+def test_an_application_says_whose_it_is(kind: Kind, label: str) -> None:
+    owner = OWNER | {"kind": kind.kind, "name": "payments"}
+    rendered = render(TEMPLATE, Launch("payments-1", "prod", "configmap://prod/payments", owner=owner), SparkSettings())
+    assert rendered["metadata"]["labels"][f"tidegate.io/{label}"] == "payments"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -25,6 +26,7 @@ from tidegate.kafka.connection import Connection
 from tidegate.kube.ports import BACKUPS, Object
 from tidegate.offset_backup.attempts import JobParts
 from tidegate.offset_backup.document import Backup, Document, Result, decode_document, digest, encode_document
+from tidegate.offset_backup.manifest import schedule_folder
 from tidegate.offset_backup.metrics import BackupMetrics
 from tidegate.offset_backup.reconcile import BackupReconciler, Parts
 from tidegate.resources.base import read_status
@@ -197,7 +199,7 @@ class World:
             "c",
             order.due,
             at,
-            f"{order.storage.uri}/cluster=c/schedule=s/data/{order.attempt}",
+            f"{order.storage.uri}/{schedule_folder('c', order.schedule)}/data/{order.attempt}",
             3,
             12,
             4096,
@@ -435,8 +437,22 @@ def test_an_order_is_not_forgotten_by_who_finds_that_none_is_wanted(world: World
 
 def test_the_job_of_one_that_is_gone_is_ended(world: World) -> None:
     world.keep(4)
-    world.run(world.reconciler.forget(world.body))
+    body = world.body
+    world.kube.delete(BACKUPS, "ns", "p", CREATED)
+    world.run(world.reconciler.forget(body))
     assert world.jobs.stopped == [world.jobs.launches[0].name]
+
+
+def test_the_job_of_one_that_another_operator_looks_after_from_now_on_goes_on(world: World) -> None:
+    world.keep(4)
+    world.run(world.reconciler.forget(world.body))
+    assert world.jobs.stopped == []
+
+    world.restart()
+    world.keep(2)
+    world.end_job()
+    world.keep(2)
+    assert (world.attempts(), world.condition.reason) == (["1"], "BackupTaken")
 
 
 def test_an_order_that_somebody_else_wrote_is_not_carried_out(world: World) -> None:
@@ -542,6 +558,26 @@ def test_what_prometheus_was_told_goes_with_it(world: World, end: str) -> None:
         world.keep(3)
 
     assert {world.sample(gauge, namespace="ns", backup="p") for gauge in gauges} == {None}
+
+
+def test_prometheus_is_told_of_the_newest_also_while_none_can_be_made(world: World) -> None:
+    """So that its age raises the alarm, and not that somebody has restarted the operator."""
+    world.keep(4)
+    world.end_job()
+    world.keep(2)
+    assert world.last.last is not None
+    taken_at = world.last.last.taken_at.timestamp()
+    world.live.drop("ns", "kafka", uid="connection")
+    world.restart()
+    world.keep()
+    assert world.sample("tidegate_backup_timestamp_seconds", namespace="ns", backup="p") == taken_at
+    assert world.sample("tidegate_backup_schedule_seconds", namespace="ns", backup="p") == 3600
+
+    world.open_connection(replace(world.connection, allow=AllowSpec()))
+    world.keep(2)
+    assert world.condition.reason == "StorageNotAllowed"
+    assert world.sample("tidegate_backup_timestamp_seconds", namespace="ns", backup="p") == taken_at
+    assert world.sample("tidegate_backup_offsets", namespace="ns", backup="p") == 12
 
 
 def test_it_is_ready_once_the_newest_backup_is_recent_and_has_all_groups(world: World) -> None:
@@ -689,3 +725,170 @@ def test_those_that_are_kept_are_listed_in_the_storage_of_now(world: World) -> N
     world.end_job()
     world.keep(3)
     assert [one.due for one in world.last.backups] == [world.last.last.due] if world.last.last else []
+
+
+# --- documents that are lost, forged, or somebody else's --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("spoilt", [None, {}], ids=["removed", "emptied"])
+def test_what_was_taken_stays_listed_where_the_document_is_lost(world: World, spoilt: dict[str, str] | None) -> None:
+    for _ in range(3):
+        world.clock.sleep(3600)
+        world.keep(3)
+        world.end_job(unread=2)
+        world.keep(2)
+    before, events = world.last, world.events
+    assert len(before.backups) == 3
+    [key] = world.documents
+    if spoilt is None:
+        del world.documents[key]
+    else:
+        world.documents[key] = spoilt
+    world.restart()
+
+    world.keep(4)
+
+    assert world.attempts() == ["1", "2", "3", "4"]
+    assert (world.last.last, world.last.backups) == (before.last, before.backups)
+    assert (world.condition.reason, world.events) == ("GroupsUnread", events)
+    assert world.condition.message.startswith("2 group(s) could not be read. the newest one, due at")
+    assert world.sample("tidegate_backup_offsets", namespace="ns", backup="p") == 12
+
+    world.end_job()
+    world.keep(2)
+    assert [one.due for one in world.last.backups] == [one.due for one in before.backups]
+
+
+@pytest.mark.parametrize("suspended", [False, True])
+def test_a_job_of_somebody_else_is_not_stopped_whatever_a_document_names(world: World, *, suspended: bool) -> None:
+    world.keep(4)
+    [key] = world.documents
+    world.jobs.states["payments-replay-1"] = RunnerStatus(RunnerState.RUNNING)
+    document = world.document
+    world.documents[key] = encode_document(
+        replace(
+            document,
+            order=replace(document.order, attempt="payments-replay-1"),
+            asked=replace(document.asked, asked_at=document.asked.asked_at - 2 * HOUR),
+        )
+    )
+    world.restart()
+    world.spec["suspend"] = suspended
+
+    world.keep(4)
+
+    assert "payments-replay-1" not in world.jobs.stopped
+
+
+FORGED: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "a time without a zone": lambda result: result | {"ended_at": "2026-11-20T12:00:00"},
+    "a time that no clock has": lambda result: result | {"ended_at": "9999-12-31T23:59:59Z"},
+    "another due time": lambda result: result | {"backup": result["backup"] | {"due": "2027-11-20T12:00:00Z"}},
+    "another storage": lambda result: (
+        result | {"backup": result["backup"] | {"storage": {"kind": "folder", "path": "/"}}}
+    ),
+    "fewer groups than none": lambda result: result | {"backup": result["backup"] | {"groups": -1}},
+    "more bytes than there are": lambda result: result | {"backup": result["backup"] | {"size": 1 << 64}},
+}
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("forged", FORGED)
+def test_a_report_that_can_not_be_the_jobs_is_not_believed(world: World, forged: str, *, restarted: bool) -> None:
+    world.keep(4)
+    name = world.jobs.launches[0].name
+    world.end_job()
+    world.jobs.states[name] = RunnerStatus(RunnerState.RUNNING)
+    [data] = world.documents.values()
+    data["result.json"] = json.dumps(FORGED[forged](json.loads(data["result.json"])))
+    if restarted:
+        world.restart()
+
+    world.keep(4)
+
+    assert (world.last.last, world.condition.reason) == (None, "FirstBackup")
+    assert world.attempts() == (["1", "2"] if restarted else ["1"])
+    world.end_job()
+    world.keep(2)
+    assert world.condition.reason == "BackupTaken"
+
+
+def test_what_a_document_says_of_earlier_backups_is_the_operators_word(world: World) -> None:
+    world.keep(4)
+    [key] = world.documents
+    document = world.document
+    made = Backup(document.order.storage, "c", at(12), at(12), "file:///x", 99, 99, 99)
+    world.documents[key] = encode_document(replace(document, asked=replace(document.asked, made=made)))
+
+    world.keep(2)
+
+    assert world.document == document
+    assert world.last.last is None
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_config_map_of_its_name_that_is_somebody_elses_is_left_alone_and_said(
+    world: World, *, restarted: bool
+) -> None:
+    world.keep(4)
+    world.end_job()
+    world.keep(2)
+    [key] = world.documents
+    world.kube.config_map_owners[key] = "another"
+    before = dict(world.documents[key])
+    if restarted:
+        world.restart()
+    world.clock.sleep(3600)
+
+    world.keep(3)
+
+    assert (world.condition.status.value, world.condition.reason) == ("False", "DocumentNotOwned")
+    assert world.verdicts == {"Ready": "False", "Stalled": "True"}
+    assert key[1] in world.condition.message
+    assert (world.documents[key], world.attempts()) == (before, ["1"])
+
+    world.kube.remove_config_map(*key)
+    world.keep(4)
+    assert world.attempts() == ["1", "2"]
+    assert world.verdicts == {"Ready": "True"}
+
+
+# --- clocks that were ahead -------------------------------------------------------------------------------------------
+
+
+def set_back(world: World) -> None:
+    """It was ahead by 400 days; now it is 13:00:30."""
+    world.clock = FakeClock()
+    world.clock.sleep(3630)
+    world.restart()
+
+
+def test_a_backup_that_was_made_by_a_clock_that_was_ahead_holds_up_no_other(world: World) -> None:
+    world.clock.sleep(400 * 24 * 3600)
+    world.keep(4)
+    world.end_job()
+    world.keep(2)
+    assert world.last.last is not None
+    assert world.last.last.due.year == 2027
+    set_back(world)
+
+    world.keep(3)
+    assert (world.attempts(), world.document.order.due) == (["1", "2"], at(13))
+    world.jobs.states[world.document.order.attempt] = RunnerStatus(RunnerState.EXITED, "out of memory")
+    world.keep(3)
+    world.clock.sleep(3 * 3600)
+    world.keep(4)
+    assert (world.condition.status.value, world.condition.reason) == ("False", "BackupLate")
+
+    world.end_job()
+    world.keep(2)
+    assert world.last.last.due == at(16)
+    assert (world.condition.reason, world.last.next) == ("BackupTaken", at(17))
+
+
+def test_a_job_that_hangs_is_stopped_though_a_clock_that_was_ahead_has_asked_for_it(world: World) -> None:
+    world.clock.sleep(400 * 24 * 3600)
+    world.keep(4)
+    set_back(world)
+    world.keep(3)
+    assert world.jobs.stopped == [world.jobs.launches[0].name]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,8 +23,11 @@ from tidegate.offset_backup.manifest import (
     newest_first,
     orphans,
     over,
+    schedule_folder,
 )
 from tidegate.offset_backup.order import Order, decode_order, encode_order, wanted_groups
+from tidegate.spark.files import StorageFailure
+from tidegate.spark.restore import manifests_of
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -35,6 +39,7 @@ def manifest(due: datetime, *, late: timedelta = MINUTE, schedule: str = "uid", 
     return replace(made, **other)  # type: ignore[arg-type]
 
 
+NOW = NOON + 9 * HOUR
 ONES = [manifest(NOON + HOUR * n) for n in range(3)]
 
 
@@ -50,18 +55,26 @@ ONES = [manifest(NOON + HOUR * n) for n in range(3)]
     ids=["newest", "after all", "read to its end just then", "one was not yet read", "before all"],
 )
 def test_the_newest_that_was_read_by_then_is_taken(at: datetime | None, expected: list[int]) -> None:
-    assert newest_first(reversed(ONES), "g", at) == tuple(ONES[n] for n in expected)
+    assert newest_first(reversed(ONES), "g", at, NOW) == tuple(ONES[n] for n in expected)
 
 
 def test_a_backup_made_late_is_not_one_of_its_due_time() -> None:
     late = manifest(NOON + HOUR, late=40 * MINUTE)
-    assert newest_first([ONES[0], late], "g", NOON + HOUR + 30 * MINUTE) == (ONES[0],)
+    assert newest_first([ONES[0], late], "g", NOON + HOUR + 30 * MINUTE, NOW) == (ONES[0],)
+
+
+def test_a_backup_of_a_clock_that_was_ahead_is_the_last_to_be_taken() -> None:
+    """It tells nothing of whether others are newer."""
+    ahead = manifest(NOON + 400 * 24 * HOUR)
+    assert newest_first([*ONES, ahead], "g", None, NOW) == (*reversed(ONES), ahead)
+    # Two nodes' clocks are never quite the same.
+    assert newest_first(ONES, "g", None, ONES[2].ended_at - MINUTE) == tuple(reversed(ONES))
 
 
 def test_a_backup_that_lacks_the_group_is_passed_over() -> None:
     without = replace(ONES[2], unread={"g": "not authorized"})
-    assert newest_first([*ONES[:2], without], "g", None)[0] == ONES[1]
-    assert newest_first([*ONES[:2], without], "other", None)[0] == without
+    assert newest_first([*ONES[:2], without], "g", None, NOW)[0] == ONES[1]
+    assert newest_first([*ONES[:2], without], "other", None, NOW)[0] == without
 
 
 def test_old_backups_are_thinned_to_one_a_day_and_then_removed() -> None:
@@ -122,11 +135,52 @@ def test_a_manifest_is_read_as_it_was_written() -> None:
         (b'{"format": 1}', "not a manifest"),
         (encode(manifest(NOON, data="data/../../other")), "outside its schedule's folder"),
         (encode(manifest(NOON, data="manifests/x")), "outside its schedule's folder"),
+        (encode(manifest(NOON)).replace(b'"2026-11-22T12:02:00Z"', b'"2026-11-22T12:02:00"'), "must have a zone"),
+        (encode(manifest(NOON)).replace(b'"2026-11-22T12:02:00Z"', b'"9999-11-22T12:02:00Z"'), "of a year from"),
     ],
 )
 def test_what_is_no_manifest_is_refused(text: bytes, says: str) -> None:
     with pytest.raises(BadManifest, match=says):
         decode(text)
+
+
+class Stored:
+    """As much of ``tidegate.spark.files.Files`` as finds manifests."""
+
+    def __init__(self, files: dict[str, bytes]) -> None:
+        self.files = files
+
+    def names(self, folder: str) -> tuple[str, ...]:
+        return tuple(sorted(n.removeprefix(f"{folder}/") for n in self.files if n.startswith(f"{folder}/")))
+
+    def read(self, name: str) -> bytes | None:
+        return self.files.get(name)
+
+    def uri(self, name: str) -> str:
+        return f"memory:/{name}"
+
+
+@pytest.mark.parametrize(
+    ("cluster_id", "schedule", "due"),
+    [("c", "uid", NOON), ("other", "uid", NOON), ("c", "other", NOON), ("c", "uid", NOON + HOUR)],
+    ids=["its place", "another cluster's", "another schedule's", "another due time's"],
+)
+@pytest.mark.parametrize("says", [{}, {"schedule": "../../elsewhere"}, {"cluster_id": "x/../.."}], ids=str)
+def test_a_manifest_is_of_the_place_where_it_lies(
+    cluster_id: str, schedule: str, due: datetime, says: dict[str, Any]
+) -> None:
+    name = f"{schedule_folder(cluster_id, schedule)}/{manifest_name(due)}"
+    files = Stored({name: encode(manifest(NOON, **says))})
+    [found] = manifests_of(files, cluster_id, schedule)  # type: ignore[arg-type]
+    assert (found.cluster_id, found.schedule, found.due) == (cluster_id, schedule, due)
+    assert found.data == data_name(NOON, "p-1")
+
+
+def test_a_manifest_that_can_not_be_read_is_named() -> None:
+    name = f"{schedule_folder('c', 'uid')}/{manifest_name(NOON)}"
+    text = encode(manifest(NOON)).replace(b'"2026-11-22T12:02:00Z"', b'"2026-11-22T12:02:00"')
+    with pytest.raises(StorageFailure, match=f"can't use memory:/{name}: .*must have a zone"):
+        manifests_of(Stored({name: text}), "c", "uid")  # type: ignore[arg-type]
 
 
 # --- orders and places ------------------------------------------------------------------------------------------------

@@ -72,6 +72,13 @@ def test_offsets_of_a_topic_that_was_made_anew_are_refused(kafka: FakeKafka) -> 
         found.check(plan)
 
 
+def test_offsets_of_a_topic_that_was_not_there_when_they_were_read_are_refused(kafka: FakeKafka) -> None:
+    """It was deleted before the offsets were, so that the one of now was created since."""
+    found, plan = planned(kafka, [Row(ORDERS[0], 60, None)])
+    with pytest.raises(PlanRefused, match=r"TopicRecreated: not there when the backup was read.*: orders"):
+        found.check(plan)
+
+
 @pytest.mark.parametrize(
     ("rows", "says"), [([], "has no offset of group g"), ([Row(TopicPartition("gone", 0), 5, "x")], "only offsets of")]
 )

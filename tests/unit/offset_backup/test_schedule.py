@@ -24,7 +24,9 @@ def at(hour: int, minute: int = 0, *, day: int = 22) -> datetime:
         pytest.param(at(13), None, Wait(at(14)), id="done"),
         pytest.param(at(9), None, Take(at(13), missed=3), id="three were missed, one is made"),
         pytest.param(at(12, 30), None, Take(at(13)), id="the last one was due by another schedule"),
-        pytest.param(at(18), None, Wait(at(19)), id="the clock was set back"),
+        pytest.param(at(14), None, Wait(at(15)), id="the clock was set back"),
+        pytest.param(at(18), None, Take(at(13)), id="the clock was ahead"),
+        pytest.param(at(18), Attempt(at(13), at(13, 19), 2), Wait(at(13, 21)), id="the clock was ahead, and it failed"),
         pytest.param(at(12), Attempt(at(13)), Wait(at(14)), id="under way"),
         pytest.param(at(11), Attempt(at(12)), Wait(at(14)), id="the one before is still under way"),
         pytest.param(at(12), Attempt(at(13), at(13, 19), 2), Wait(at(13, 21)), id="failed just now"),
@@ -86,6 +88,11 @@ def test_a_backup_is_late_after_two_schedules_without_one() -> None:
     assert is_late(at(15, 1), HOUR, at(13), at(0))
     assert not is_late(at(15), HOUR, None, at(13))
     assert is_late(at(15, 1), HOUR, None, at(13))
+
+
+def test_a_backup_of_a_clock_that_was_ahead_does_not_keep_others_from_being_late() -> None:
+    assert is_late(at(15, 1), HOUR, at(18), at(13))
+    assert not is_late(at(15, 1), HOUR, at(16), at(13))
 
 
 def test_after_a_suspension_two_schedules_begin_anew() -> None:
