@@ -409,6 +409,10 @@ def test_the_next_record_is_the_first_one_that_a_reader_of_committed_records_get
     }
     assert world.kafka.next_records({full: 2}) == {}
     assert world.kafka.last_stable_offsets([full, empty]) == {full: 2, empty: 0}
+    gone = TopicPartition(full.topic, 7)
+    with pytest.raises(UnknownPartitions):
+        world.kafka.last_stable_offsets([full, gone])
+    assert world.kafka.last_stable_offsets([full, gone], as_told=True) == {full: 2}
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------

@@ -457,9 +457,10 @@ class FakeKafka:
         self._called("log_bounds")
         return {p: LogBounds(log.start, log.end) for p, log in self._led(partitions).items()}
 
-    def last_stable_offsets(self, partitions: Collection[TopicPartition]) -> Offsets:
+    def last_stable_offsets(self, partitions: Collection[TopicPartition], *, as_told: bool = False) -> Offsets:
         self._called("last_stable_offsets")
-        return {p: log.stable_end for p, log in self._led(partitions).items()}
+        told = [p for p in partitions if self._exists(p) and not self._log(p).offline] if as_told else partitions
+        return {p: log.stable_end for p, log in self._led(told).items()}
 
     def next_records(self, positions: Offsets) -> Mapping[TopicPartition, RecordHead]:
         self._called("next_records")

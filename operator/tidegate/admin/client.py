@@ -9,7 +9,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from tidegate.admin.results import ListPausedPartitionsResult, PausePartitionsResult, ResumePartitionsResult
+from tidegate.admin.results import ListPausedPartitionsResult, PausePartitionsResult, ResumePartitionsResult, promised
 from tidegate.admin.secret_files import SecretFiles
 from tidegate.admin.service import CLI_HOLDER, DRAIN_TIMEOUT, Pauses, Resumed
 from tidegate.admin.settings import connection_from
@@ -73,7 +73,7 @@ class TidegateAdmin:
         A future fails with ``UnmanagedOwner`` (the hold was taken back), ``NotConfirmed`` (the hold stays),
         ``UnknownPartition``, ``HoldTakenBack``; all with ``ControlTopicUnfit``, ``UnsupportedGroup``, ``KafkaFailure``.
         """
-        futures: dict[TopicPartition, Future[PartitionStanding]] = {p: _promised() for p in partitions}
+        futures: dict[TopicPartition, Future[PartitionStanding]] = {p: promised() for p in partitions}
 
         def tell(partition: TopicPartition, outcome: PartitionStanding | Exception) -> None:
             if isinstance(outcome, Exception):
@@ -98,7 +98,7 @@ class TidegateAdmin:
 
         Does not wait for the owners: they go on from the committed offsets within moments.
         """
-        futures: dict[TopicPartition, Future[Resumed]] = {p: _promised() for p in partitions}
+        futures: dict[TopicPartition, Future[Resumed]] = {p: promised() for p in partitions}
 
         def resume() -> None:
             for partition, resumed in self._pauses.resume(group_id, list(futures)).items():
@@ -124,13 +124,6 @@ class TidegateAdmin:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _promised() -> Future[T]:
-    """One that cannot be cancelled: what was asked for is under way."""
-    future: Future[T] = Future()
-    future.set_running_or_notify_cancel()
-    return future
 
 
 def _fail_with(work: Future[None], futures: Mapping[TopicPartition, Future[T]]) -> None:

@@ -15,6 +15,13 @@ from tidegate.kafka.model import TopicPartition
 T = TypeVar("T")
 
 
+def promised() -> Future[T]:
+    """One that cannot be cancelled: others wait for the same, and what was asked for is under way."""
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()
+    return future
+
+
 class _PartitionResults(Generic[T]):
     """A future for each partition that was asked for."""
 
@@ -37,7 +44,7 @@ class _PartitionResults(Generic[T]):
 
     def all(self) -> Future[None]:
         """A future that succeeds when all partitions have; fails with ``PartitionsFailed`` once all have ended."""
-        done: Future[None] = Future()
+        done: Future[None] = promised()
         lock = Lock()
         left = len(self._futures)
         if not left:
@@ -84,11 +91,21 @@ class ListPausedPartitionsResult:
 
     def all(self) -> Future[Mapping[TopicPartition, PausedPartition]]:
         """All partitions whose gates are closed; fails with a ``KafkaFailure``."""
-        return self._future
+        everything: Future[Mapping[TopicPartition, PausedPartition]] = promised()
+
+        def ended(listed: Future[Mapping[TopicPartition, PausedPartition]]) -> None:
+            error = listed.exception()
+            if error is not None:
+                everything.set_exception(error)
+            else:
+                everything.set_result(listed.result())
+
+        self._future.add_done_callback(ended)
+        return everything
 
     def partition_result(self, partition: TopicPartition) -> Future[PausedPartition]:
         """One of them; a future that fails with ``ValueError`` where the partition is not held."""
-        one: Future[PausedPartition] = Future()
+        one: Future[PausedPartition] = promised()
 
         def ended(listed: Future[Mapping[TopicPartition, PausedPartition]]) -> None:
             error = listed.exception()

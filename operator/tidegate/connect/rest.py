@@ -104,6 +104,11 @@ class RestConnectWorkers:
                     # What was cut off is shorter than was said, which the reader of a bounded part does not mind.
                     if answer.length and len(body) <= MOST_BYTES:
                         raise http.client.IncompleteRead(body)
+        except UnicodeError:
+            # By the codec for host names, such as of one with an empty part.
+            raise ConnectRefused(
+                f"Connect cluster {cluster.name}: {cluster.url} has no valid host name: look at the url of spec.connect"
+            ) from None
         except _HUNG_UP as error:
             raise ConnectUnavailable(
                 f"Connect cluster {cluster.name} does not answer at {cluster.url}: {type(error).__name__}"
@@ -124,11 +129,11 @@ class RestConnectWorkers:
 
     def _connection(self, cluster: ConnectCluster) -> http.client.HTTPConnection:
         parts = urlsplit(cluster.url)
-        host, port = parts.hostname or "", parts.port
+        host = parts.hostname or ""
+        # Without a port the last part of an IPv6 address would be taken for one.
         if parts.scheme == "http":
-            return http.client.HTTPConnection(host, port, timeout=self._timeout_s)
-        trusted = str(cluster.ca_file) if cluster.ca_file is not None else None
-        context = ssl.create_default_context(cafile=trusted)
+            return http.client.HTTPConnection(host, parts.port or http.client.HTTP_PORT, timeout=self._timeout_s)
+        port, context = parts.port or http.client.HTTPS_PORT, _tls(cluster)
         return http.client.HTTPSConnection(host, port, timeout=self._timeout_s, context=context)
 
     @contextlib.contextmanager
@@ -154,11 +159,29 @@ def _path(name: str, of_it: str = "") -> str:
     return f"/connectors/{quote(name, safe='')}" + (f"/{of_it}" if of_it else "")
 
 
+def _tls(cluster: ConnectCluster) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=str(cluster.ca_file) if cluster.ca_file is not None else None)
+    except ssl.SSLError:
+        raise
+    except OSError:
+        raise _replaced(cluster) from None
+
+
+def _replaced(cluster: ConnectCluster) -> ConnectUnavailable:
+    """Its Secrets change, and with them the files that they are in."""
+    return ConnectUnavailable(f"the Secrets of Connect cluster {cluster.name} are just being replaced")
+
+
 def _login(cluster: ConnectCluster) -> dict[str, str]:
     if cluster.password_file is None:
         return {}
+    try:
+        told = cluster.password_file.read_text()
+    except OSError:
+        raise _replaced(cluster) from None
     # An editor's line break at the end is no part of it.
-    password = cluster.password_file.read_text().strip("\r\n")
+    password = told.strip("\r\n")
     login = base64.b64encode(f"{cluster.username}:{password}".encode()).decode()
     return {"Authorization": f"Basic {login}"}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -12,6 +12,7 @@ from tidegate.audit.records import AuditTopic
 from tidegate.connect.ports import ConnectCluster
 from tidegate.kafka.connection import Authentication, AuthenticationType, Connection, Registry
 from tidegate.resources.authentication import AuthenticationSpec, CertificateSource
+from tidegate.resources.connect import ConnectClusterSpec
 from tidegate.resources.connection import KafkaConnectionSpec
 
 SECRET_NOT_FOUND: Final = "SecretNotFound"  # noqa: S105 - a condition's reason
@@ -64,16 +65,21 @@ def _needed_by_registry(spec: KafkaConnectionSpec) -> Iterator[SecretKeyRef]:
         yield SecretKeyRef(password.secret_name, password.password, path, pem=False)
 
 
-def _needed_for_connect(spec: KafkaConnectionSpec) -> Iterator[SecretKeyRef]:
-    """For the operator alone, not for jobs."""
+def _needed_for_connect(spec: KafkaConnectionSpec, but: Collection[str] = ()) -> Iterator[SecretKeyRef]:
+    """For the operator alone, not for jobs. ``but``: not for these clusters."""
     for n, cluster in enumerate(spec.connect):
-        for m, source in enumerate(cluster.trusted_certificates):
-            field = f"connect[{n}].trustedCertificates[{m}]"
-            yield SecretKeyRef(source.secret_name, source.certificate, field, pem=True)
-        if cluster.authentication is not None:
-            secret = cluster.authentication.password_secret
-            field = f"connect[{n}].authentication.passwordSecret"
-            yield SecretKeyRef(secret.secret_name, secret.password, field, pem=False)
+        if cluster.name not in but:
+            yield from _needed_by_cluster(n, cluster)
+
+
+def _needed_by_cluster(n: int, cluster: ConnectClusterSpec) -> Iterator[SecretKeyRef]:
+    for m, source in enumerate(cluster.trusted_certificates):
+        field = f"connect[{n}].trustedCertificates[{m}]"
+        yield SecretKeyRef(source.secret_name, source.certificate, field, pem=True)
+    if cluster.authentication is not None:
+        secret = cluster.authentication.password_secret
+        field = f"connect[{n}].authentication.passwordSecret"
+        yield SecretKeyRef(secret.secret_name, secret.password, field, pem=False)
 
 
 def _needed(spec: KafkaConnectionSpec) -> Iterator[SecretKeyRef]:
@@ -123,13 +129,30 @@ def _keys(refs: Iterable[SecretKeyRef]) -> dict[str, tuple[str, ...]]:
     return {secret: tuple(found) for secret, found in keys.items()}
 
 
+def unusable_clusters(spec: KafkaConnectionSpec, secrets: Secrets) -> dict[str, UnusableSecret]:
+    """The Connect clusters that can't be reached, by name: what is wrong with a Secret that one of them needs.
+
+    They are the concern of those who pause connectors, and of nobody else who uses the connection.
+    """
+    found = {}
+    for n, cluster in enumerate(spec.connect):
+        try:
+            for ref in _needed_by_cluster(n, cluster):
+                _value(ref, secrets)
+        except UnusableSecret as unusable:
+            found[cluster.name] = unusable
+    return found
+
+
 def file_contents(spec: KafkaConnectionSpec, secrets: Secrets) -> dict[str, bytes]:
-    """The files to write, by path below the connection's folder. Raises ``UnusableSecret`` for the first flaw."""
+    """The files to write, by path below the connection's folder; none for :func:`unusable_clusters`. Raises
+    ``UnusableSecret`` for the first flaw in what the brokers and the schema registry are reached by."""
+    lacking = unusable_clusters(spec, secrets)
     contents: dict[str, bytes] = {}
-    for ref in needed(spec):
+    for ref in (*_needed(spec), *_needed_by_registry(spec), *_needed_for_connect(spec, lacking)):
         contents[f"{ref.secret}/{ref.key}"] = _value(ref, secrets)
-    bundles = {_BUNDLE: _trusted(spec)}
-    bundles |= {_bundle_of(cluster.name): cluster.trusted_certificates for cluster in spec.connect}
+    usable = [cluster for cluster in spec.connect if cluster.name not in lacking]
+    bundles = {_BUNDLE: _trusted(spec)} | {_bundle_of(c.name): c.trusted_certificates for c in usable}
     for path, trusted in bundles.items():
         if len(trusted) > 1:
             contents[path] = b"\n".join(contents[f"{s.secret_name}/{s.certificate}"].strip() for s in trusted) + b"\n"
@@ -188,10 +211,15 @@ def connection_in(spec: KafkaConnectionSpec, folder: Path) -> Connection:
     return _connection(spec, lambda secret, key: folder / secret / key, folder / _BUNDLE if several else None)
 
 
-def connect_clusters_in(spec: KafkaConnectionSpec, folder: Path) -> dict[str, ConnectCluster]:
-    """The Connect clusters by name, with their files in ``folder``, as :func:`file_contents` lays them out."""
+def connect_clusters_in(
+    spec: KafkaConnectionSpec, folder: Path, but: Collection[str] = ()
+) -> dict[str, ConnectCluster]:
+    """The Connect clusters by name, ``but`` those, with their files in ``folder``, as :func:`file_contents` lays them
+    out."""
     clusters = {}
     for cluster in spec.connect:
+        if cluster.name in but:
+            continue
         trusted, login = cluster.trusted_certificates, cluster.authentication
         one = folder / trusted[0].secret_name / trusted[0].certificate if trusted else None
         clusters[cluster.name] = ConnectCluster(

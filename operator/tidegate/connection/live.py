@@ -49,6 +49,8 @@ class Live:
     """Where changes of offsets are recorded; ``None``: nowhere."""
     connect: Mapping[str, ConnectCluster] = field(default_factory=dict)
     """The Kafka Connect clusters, by name."""
+    connect_lacks: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Those that can't be reached, by name: reason and message."""
     borrowed: bool = False
     """It is another shard's, and open here for reading only, because a reset of ours translates offsets from it."""
     user: str = ""

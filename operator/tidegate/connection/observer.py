@@ -173,7 +173,8 @@ class Observer:
     async def stable_ends(
         self, connection_uid: str, partitions: Collection[TopicPartition], max_age_s: float
     ) -> Mapping[TopicPartition, int]:
-        """Where these logs end for readers of committed records. Raises ``NotLookedAt`` and ``KafkaFailure``."""
+        """Where these logs end for readers of committed records, as far as that is told. Raises ``NotLookedAt`` and
+        ``KafkaFailure``."""
         return await self._of(connection_uid).stable_ends.get(partitions, max_age_s)
 
     def _of(self, connection_uid: str) -> Watched:

@@ -136,8 +136,8 @@ class ReadOnlyKafka:
     def log_bounds(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogBounds]:
         return self._kafka.log_bounds(partitions)
 
-    def last_stable_offsets(self, partitions: Collection[TopicPartition]) -> Offsets:
-        return self._kafka.last_stable_offsets(partitions)
+    def last_stable_offsets(self, partitions: Collection[TopicPartition], *, as_told: bool = False) -> Offsets:
+        return self._kafka.last_stable_offsets(partitions, as_told=as_told)
 
     def offsets_at(self, times: Mapping[TopicPartition, datetime]) -> Mapping[TopicPartition, int | None]:
         return self._kafka.offsets_at(times)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
@@ -13,6 +13,7 @@ from tidegate.clock import Clock
 from tidegate.cluster import Kafka
 from tidegate.connection import status
 from tidegate.connection.audit_topics import AuditTopics
+from tidegate.connection.connect_clusters import connect_clusters
 from tidegate.connection.control_topics import TopicsOfConnections
 from tidegate.connection.credentials import (
     UnusableSecret,
@@ -26,6 +27,7 @@ from tidegate.connection.credentials import (
     keys_for_kafka,
     keys_for_registry,
     registry_by,
+    unusable_clusters,
 )
 from tidegate.connection.files import ConnectionFiles
 from tidegate.connection.first_looks import FirstLooks
@@ -156,8 +158,8 @@ class ConnectionReconciler:
             spec = parse_spec(KafkaConnectionSpec, body)
             self._limit(body, spec)
             secrets = {name: await self._secret(namespace_of(body), name) for name in keys_by_secret(spec)}
-            contents = file_contents(spec, secrets)
-            await self._keep_open(body, spec, contents)
+            lacks = {name: (it.reason, str(it)) for name, it in unusable_clusters(spec, secrets).items()}
+            await self._keep_open(body, spec, file_contents(spec, secrets), lacks)
         except InvalidResource as invalid:
             return Trouble(status.INVALID_SPEC, str(invalid), needs_help=True)
         except UnusableSecret as unusable:
@@ -215,6 +217,8 @@ class ConnectionReconciler:
         """What else is said of a connection; but for being frozen, what was said of one that does not answer stays."""
         live, frozen = self._live(body), _frozen(body)
         said = [frozen] if frozen is not None else []
+        if live is not None:
+            said.append(connect_clusters(live))
         if live is None or not isinstance(seen, Cluster):
             return said
         if live.observes:
@@ -237,14 +241,22 @@ class ConnectionReconciler:
             self._parts.live.put(replace(live, allow=allow, frozen=frozen))
             self._parts.changed(live.namespace, live.name)
 
-    async def _keep_open(self, body: Object, spec: KafkaConnectionSpec, contents: dict[str, bytes]) -> None:
-        """Open the connection, or open it anew after how it connects or a Secret has changed. Raises
-        ``BadConnection``."""
+    async def _keep_open(
+        self,
+        body: Object,
+        spec: KafkaConnectionSpec,
+        contents: dict[str, bytes],
+        lacks: Mapping[str, tuple[str, str]],
+    ) -> None:
+        """Open the connection, or open it anew after how it connects or a Secret has changed. ``lacks``: of the Connect
+        clusters. Raises ``BadConnection``."""
         parts, uid = self._parts, uid_of(body)
         namespace, name = namespace_of(body), name_of(body)
         digest, borrowed = digest_of(spec, contents), parts.is_borrowed(body)
         open_now = parts.live.get(namespace, name)
         if open_now is not None and open_now.uid == uid and (open_now.digest, open_now.borrowed) == (digest, borrowed):
+            if open_now.connect_lacks != lacks:
+                parts.live.put(replace(open_now, connect_lacks=lacks))
             return
         folder = await in_thread(self._parts.executor, parts.files.put, uid, contents)
         connection = connection_in(spec, folder)
@@ -261,7 +273,8 @@ class ConnectionReconciler:
                 connection=connection,
                 mounted=connection_with_mounts(spec, secret_file),
                 secrets=keys_for_kafka(spec),
-                connect=connect_clusters_in(spec, folder),
+                connect=connect_clusters_in(spec, folder, lacks),
+                connect_lacks=lacks,
                 allow=self._allowed(spec),
                 audit=audit_topic_of(spec),
                 kafka=kafka,

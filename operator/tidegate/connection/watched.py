@@ -16,7 +16,7 @@ from typing import Final
 from tidegate.connection.together import Together
 from tidegate.control.gates import Gates
 from tidegate.control.ports import ControlTopics
-from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused
+from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused, Unavailable, UnknownPartitions
 from tidegate.kafka.model import Cluster, Group, Offsets, Topic, TopicPartition
 from tidegate.kafka.ports import CommittedReader
 from tidegate.kafka_client.settings import BadConnection
@@ -311,7 +311,12 @@ def _log_ends(kafka: CommittedReader, partitions: Collection[TopicPartition]) ->
 
 
 def _stable_ends(kafka: CommittedReader, partitions: Collection[TopicPartition]) -> Offsets:
-    return kafka.last_stable_offsets(partitions)
+    try:
+        return kafka.last_stable_offsets(partitions)
+    except (UnknownPartitions, Unavailable):
+        # Members have partitions of a topic that was deleted until they hear of it, and of brokers that are away. What
+        # is known of the others is to be told all the same.
+        return kafka.last_stable_offsets(partitions, as_told=True)
 
 
 def look_at(kafka: CommittedReader, task: Task) -> Snapshot:

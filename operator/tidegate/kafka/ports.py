@@ -101,9 +101,10 @@ class ClusterReader(Protocol):
 class CommittedReader(ClusterReader, Protocol):
     """What readers of committed records (isolation level read_committed) see, besides."""
 
-    def last_stable_offsets(self, partitions: Collection[TopicPartition]) -> Offsets:
+    def last_stable_offsets(self, partitions: Collection[TopicPartition], *, as_told: bool = False) -> Offsets:
         """Where each log ends for readers of committed records: before the first that an open transaction has written,
-        or at its end (ListOffsets, isolation level read_committed). Raises ``UnknownPartitions``."""
+        or at its end (ListOffsets, isolation level read_committed). Raises ``UnknownPartitions``; ``as_told``: those
+        that are gone, or whose leader does not tell, are absent instead."""
         ...
 
     def next_records(self, positions: Offsets) -> Mapping[TopicPartition, RecordHead]:

@@ -232,11 +232,11 @@ class KafkaClient:
         # Read one after the other: retention or DeleteRecords may have moved the start past the end we saw.
         return {p: LogBounds(min(earliest[p], latest[p]), latest[p]) for p in partitions}
 
-    def last_stable_offsets(self, partitions: Collection[TopicPartition]) -> Offsets:
-        """Where each log ends for readers of committed records: before the first that an open transaction has written,
-        or at its end (ListOffsets, isolation level read_committed). Raises ``UnknownPartitions``."""
-        ends = dict.fromkeys(partitions, LATEST)
-        return self._log_offsets.at(ends, "read the end of the logs", read_committed=True)
+    def last_stable_offsets(self, partitions: Collection[TopicPartition], *, as_told: bool = False) -> Offsets:
+        ends, what = dict.fromkeys(partitions, LATEST), "read the end of the logs"
+        if as_told:
+            return self._log_offsets.told(ends, what, read_committed=True)
+        return self._log_offsets.at(ends, what, read_committed=True)
 
     def compacted(self, topics: Collection[str]) -> Mapping[str, bool]:
         """Whether compaction removes records of a topic (``cleanup.policy``); topics whose settings the principal may

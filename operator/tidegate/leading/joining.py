@@ -11,11 +11,17 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from tidegate.cluster import Kafka
-from tidegate.kafka.model import Group, GroupType, Member
+from tidegate.kafka.errors import Refused
+from tidegate.kafka.model import Group, GroupState, GroupType, Member
 from tidegate.kafka.ports import Guest
+from tidegate.leading.groups import why_not_calm
+from tidegate.leading.pacing import Pacing
 
 NOTICED_S: Final = 0.5
 """How much later than a heartbeat all members wait in the join."""
+_REBALANCING: Final = frozenset({GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE})
+_SLACK_S: Final = 6.0
+"""How much longer than a session a coordinator may take to forget whoever is heard of no more."""
 LAST_JOIN_S: Final = 0.05
 """Clients that were made to leave are members again a moment before their join is complete."""
 
@@ -38,6 +44,20 @@ class NotAllBack(Exception):
         super().__init__(f"{len(missing)} member(s) did not come back: {names}")
         self.missing = missing
         self.left = left
+
+
+def wait_for_calm(kafka: Kafka, group_id: str, pacing: Pacing, until: Until) -> None:
+    """Before our member has an id, for which every join waits until it has come (KIP-394). Raises ``NotLed``, and
+    ``Refused`` where somebody names no topic."""
+
+    def now() -> Group:
+        return kafka.groups([group_id])[group_id]
+
+    if not until(lambda: now().state not in _REBALANCING, pacing.standstill_s):
+        raise NotLed(f"the group was rebalancing for {pacing.standstill_s:g} s")
+    # Guests of others, and leaders, go by themselves, or are forgotten.
+    if not until(lambda: not kafka.membership.guests(group_id), pacing.session_s + _SLACK_S):
+        raise Refused(why_not_calm(now()))
 
 
 def gather(

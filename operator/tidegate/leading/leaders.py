@@ -12,6 +12,7 @@ from tidegate.cluster import Kafka
 from tidegate.kafka.model import Seat, TopicPartition
 from tidegate.leading.pacing import Pacing, Report
 from tidegate.leading.session import LeadingSession
+from tidegate.leading.wishes import Covers
 
 MOST: Final = 100
 """Groups that one process leads: each takes a thread and a connection."""
@@ -59,8 +60,9 @@ class Leaders:
         self._lock = threading.Lock()
         self._running: dict[Led, _Running] = {}
 
-    def look(self, led: Led, user: str, kafka: Kafka | None) -> Look:
-        """``kafka``: the connection as it is open now, through which it goes on."""
+    def look(self, led: Led, user: str, kafka: Kafka | None, covers: Covers | None = None) -> Look:
+        """``kafka``: the connection as it is open now, through which it goes on. ``covers``: what the user wants of new
+        partitions; ``None``: as before."""
         with self._lock:
             running = self._alive(led)
             if running is None and self._are_full():
@@ -69,6 +71,8 @@ class Leaders:
                 return Look()
             if kafka is not None:
                 running.session.kafka = kafka
+            if covers is not None:
+                running.session.cover(user, covers)
             return Look(running.session.report, running.users.get(user), bool(running.users))
 
     def want(

@@ -15,25 +15,22 @@ from typing import Final
 
 from tidegate.clock import Clock
 from tidegate.cluster import Kafka
-from tidegate.kafka.assignments import assign, claimed, without
+from tidegate.kafka.assignments import assign, without
 from tidegate.kafka.errors import KafkaFailure, MemberForgotten, NotAuthorized, Refused, Unavailable
 from tidegate.kafka.model import Generation, Group, GroupState, GroupType, Seat, Topic, TopicPartition
 from tidegate.kafka.ports import SeatedGuest
-from tidegate.leading.groups import EAGER_ASSIGNORS, why_not_calm, without_leader
-from tidegate.leading.joining import NotAllBack, NotLed, gather
+from tidegate.leading.groups import without_leader
+from tidegate.leading.joining import NotAllBack, NotLed, gather, wait_for_calm
+from tidegate.leading.leaving import leave
 from tidegate.leading.pacing import Pacing, Report
-from tidegate.leading.shares import given_now, read_by
-from tidegate.leading.wishes import Wishes
+from tidegate.leading.shares import given_now, read_by, still_named
+from tidegate.leading.wishes import Covers, Wishes
 
 Partitions = frozenset[TopicPartition]
 
 _log = logging.getLogger(__name__)
 
 _NOTHING: Final[Partitions] = frozenset()
-
-_REBALANCING: Final = frozenset({GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE})
-_SLACK_S: Final = 6.0
-"""How much longer than a session a coordinator may take to forget whoever is heard of no more."""
 
 
 class _Stopped(Exception):
@@ -97,6 +94,10 @@ class LeadingSession:
     def want(self, user: str, partitions: Partitions) -> None:
         self._wishes.want(user, partitions)
 
+    def cover(self, user: str, covers: Covers) -> None:
+        """New partitions are noticed here first."""
+        self._wishes.cover(user, covers)
+
     def drop(self, user: str) -> None:
         """The last one who drops what he wanted ends it: our member leaves."""
         self._wishes.drop(user)
@@ -120,7 +121,7 @@ class LeadingSession:
         """Take or keep the lead; whether it is over for good."""
         try:
             if self._known is None:
-                self._wait_for_calm()
+                wait_for_calm(self.kafka, self._group_id, self._pacing, self._until)
             kafka = self.kafka
             with kafka.membership.seat(self._group_id, self._pacing.session_s, self._known) as guest:
                 self._known = guest.seat
@@ -135,7 +136,7 @@ class LeadingSession:
                 except (_Stopped, _Over, NotLed, NotAllBack, KafkaFailure):
                     # A seat may be another process's by now.
                     if guest.seat.generation < 0 or self._goes_on():
-                        guest.leave()
+                        self._leave(guest)
                     raise
         except (_Stopped, _Over):
             return True
@@ -153,8 +154,8 @@ class LeadingSession:
             self._unheard(failure)
             if self._known is not None and self._known.generation >= 0:
                 # Its session runs out.
-                self._pause(self._pacing.beat_s)
-                return self._wishes.are_over
+                self._clock.sleep(self._pacing.beat_s)
+                return self._wishes.are_over and not self._may_be_known
         except KafkaFailure as failure:
             self._lose(str(failure))
         if self._wishes.are_over:
@@ -166,7 +167,7 @@ class LeadingSession:
     def _lead(self, guest: SeatedGuest, kafka: Kafka) -> bool:
         """Whether it is over for good; if not, it goes on through another connection."""
         if self._wishes.are_over:
-            guest.leave()
+            self._leave(guest)
             return True
         if not self._resumed(guest):
             self._follow(guest, self._taken(guest) if guest.seat.generation < 0 else None)
@@ -175,7 +176,7 @@ class LeadingSession:
                 kafka.close()  # again: our last request may have opened it anew
                 return False
             if self._wishes.are_over:
-                guest.leave()
+                self._leave(guest)
                 return True
             try:
                 if self._beat(guest) or self._is_behind or self._is_to_change(guest):
@@ -188,6 +189,12 @@ class LeadingSession:
                 self._unheard(failure)
             self._pause(self._pacing.beat_s if self._is_settled else self._pacing.look_s * 4)
         return True
+
+    def _leave(self, guest: SeatedGuest) -> None:
+        if self._wishes.are_over:
+            leave(self.kafka, self._group_id, guest, self._clock, self._pacing, self._goes_on)
+        else:
+            guest.leave()
 
     def _resumed(self, guest: SeatedGuest) -> bool:
         """Whether the group is as an earlier process has led it, so that heartbeats are all it takes."""
@@ -205,15 +212,6 @@ class LeadingSession:
         self._applied, self._is_settled = self._everything - group.assigned, False
         self._assigned_s = self._clock.monotonic()
         return True
-
-    def _wait_for_calm(self) -> None:
-        """Before our member has an id, for which every join waits until it has come (KIP-394)."""
-        if not self._until(lambda: self._now().state not in _REBALANCING, self._pacing.standstill_s):
-            raise NotLed(f"the group was rebalancing for {self._pacing.standstill_s:g} s")
-        # Guests of others, and leaders, go by themselves, or are forgotten.
-        forgotten_s = self._pacing.session_s + _SLACK_S
-        if not self._until(lambda: not self.kafka.membership.guests(self._group_id), forgotten_s):
-            raise Refused(why_not_calm(self._now()))
 
     def _taken(self, guest: SeatedGuest) -> Generation:
         """The first generation that is ours: everybody else joins it anew, as followers."""
@@ -268,9 +266,12 @@ class LeadingSession:
 
     def _joined(self, guest: SeatedGuest, ends_s: float | None) -> Generation:
         """Joins end when all members have come, or have had their time; one that we hold ends at ``ends_s``."""
+        asked_s = self._clock.monotonic()
         while self._goes_on():
             if self._wishes.are_over:
                 raise _Over
+            # Until the look before, our member was waited for; whoever was frozen since knows no more.
+            waited_for_s, asked_s = asked_s, self._clock.monotonic()
             try:
                 found = guest.joined()
                 if found is None and ends_s is None and self._clock.monotonic() - self._heard_s > self._pacing.beat_s:
@@ -285,7 +286,7 @@ class LeadingSession:
                     guest.join()
                 continue
             if found is not None:
-                self._heard_s = self._clock.monotonic()
+                self._heard_s = max(self._heard_s, waited_for_s)
                 if found.leader_id != guest.member_id:
                     raise NotLed("another member leads it")
                 self._known = guest.seat
@@ -316,8 +317,8 @@ class LeadingSession:
 
     def _settle(self, guest: SeatedGuest) -> None:
         """Say what is nobody's, once it surely is: nobody has it, nor names it as his own in this generation."""
-        group = self._now()
-        if group.state is not GroupState.STABLE or group.assigned & self._applied or self._named(guest):
+        group, named = self._now(), still_named(guest.seat, self._generation)
+        if group.state is not GroupState.STABLE or self._applied & (group.assigned | named):
             return
         if guest.rebalances():
             return  # what was seen may be another generation's
@@ -337,22 +338,17 @@ class LeadingSession:
                 return True
         if (self._to_withhold(self._everything) ^ self._applied) & self._everything:
             return True
-        if not self._named(guest) or now_s - self._assigned_s < self._yields_s:
+        if not self._applied & still_named(guest.seat, self._generation) or now_s - self._assigned_s < self._yields_s:
             return False
         # Whoever never lets go must not have the group rebalance all the time.
         self._yields_s = min(2 * self._yields_s, pacing.again_at_most_s)
         return True
 
-    def _named(self, guest: SeatedGuest) -> Partitions:
-        if guest.seat.assignor in EAGER_ASSIGNORS:
-            return _NOTHING
-        return claimed(self._generation.subscriptions) & self._applied
-
     # --- what is wanted -----------------------------------------------------------------------------------------------
 
     def _to_withhold(self, everything: Partitions) -> Partitions:
         # What others may have wanted was nobody's as this process began.
-        return self._wishes.wanted | (everything - self._read if self._wishes.are_awaited else _NOTHING)
+        return self._wishes.among(everything) | (everything - self._read if self._wishes.are_awaited else _NOTHING)
 
     def _goes_on(self) -> bool:
         return not self._is_stopped and self._may_act()
@@ -371,9 +367,13 @@ class LeadingSession:
         self._tell(seat=None, withheld=_NOTHING, trouble=why, lost=self.report.lost + was_leading)
         return was_leading
 
+    @property
+    def _may_be_known(self) -> bool:
+        return self._clock.monotonic() - self._heard_s <= self._pacing.session_s
+
     def _unheard(self, failure: Unavailable) -> None:
         """Its coordinator does not answer; by and by it forgets our member."""
-        is_lost = self._clock.monotonic() - self._heard_s > self._pacing.session_s
+        is_lost = not self._may_be_known
         self._tell(trouble=str(failure), **({"withheld": _NOTHING} if is_lost else {}))
         self._is_settled &= not is_lost
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidegate.kafka.assignments import not_held_by_others
-from tidegate.kafka.model import Subscription, Topic, TopicPartition
+from tidegate.kafka.assignments import claimed, not_held_by_others
+from tidegate.kafka.model import Generation, Seat, Subscription, Topic, TopicPartition
 from tidegate.leading.groups import EAGER_ASSIGNORS
 
 Shares = Mapping[str, frozenset[TopicPartition]]
@@ -14,6 +14,11 @@ Shares = Mapping[str, frozenset[TopicPartition]]
 def given_now(protocol: str, shares: Shares, subscriptions: Mapping[str, Subscription]) -> Shares:
     """What of ``shares`` may be given in this generation: in a cooperative group nothing that another still has."""
     return shares if protocol in EAGER_ASSIGNORS else not_held_by_others(shares, subscriptions)
+
+
+def still_named(seat: Seat, generation: Generation) -> frozenset[TopicPartition]:
+    """What members of a cooperative group named as their own as they joined; in an eager one they had given up all."""
+    return frozenset() if seat.assignor in EAGER_ASSIGNORS else claimed(generation.subscriptions)
 
 
 def read_by(subscriptions: Mapping[str, Subscription], topics: Mapping[str, Topic]) -> frozenset[TopicPartition]:

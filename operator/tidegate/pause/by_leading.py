@@ -103,7 +103,8 @@ def _is_resumed(seen: Seen, status: PauseStatus, observed: Observed, wanted: Wan
     )
     was_paused = status.phase is PausePhase.PAUSED and is_noted and is_same and not report.withheld
     if seen.leading.wanted is None:
-        return was_paused
+        # Else this process can't begin, or what it has begun has ended unexpectedly.
+        return was_paused and not report.trouble and not seen.leading.is_asked
     return was_paused and not report.trouble and not report.lost and not report.ended
 
 
@@ -238,7 +239,7 @@ def _opened(seen: Seen) -> tuple[KubeEvent, ...]:
     lost, seat, leader = seen.leading.report.lost, seen.leading.report.seat, seen.status.leader
     if not lost or leader is None or (seat is not None and seat.member_id == leader.member_id):
         return ()  # what is noted is of the member that leads it again
-    text = "the group went on without its leader: its partitions may have been read meanwhile; it is led again"
+    text = "the group went on without its leader: its partitions may be read until it is led again"
     key = f"{seen.generation}/{FAILED_OPEN}/{lost}/{leader.member_id}"
     return (KubeEvent(EventType.WARNING, FAILED_OPEN, text, key),)
 

@@ -8,11 +8,12 @@ last one that lets go gives it back; who comes while it is stopped takes over wh
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from tidegate.connect.ports import FAILED, PAUSED, RUNNING, STOPPED, Connector, TargetState
+from tidegate.connect.ports import FAILED, PAUSED, RUNNING, STOPPED, ConnectCluster, Connector, TargetState
 from tidegate.kafka.names import is_allowed
 from tidegate.kube.ports import EventType, KubeEvent
 from tidegate.kube.unreadable import ABANDON
@@ -160,14 +161,33 @@ def _not_for_it(seen: Seen, spec: ConsumerGroupPauseSpec, *, has_members: bool) 
 
 def _left(looked: LookedAtConnector, record: StoppedConnector | None) -> Refusal | None:
     """Why what is recorded can't be reached any more."""
-    if record is None or record.connection_uid == looked.connection_uid:
+    if record is None:
+        return None
+    if record.connection_uid != looked.connection_uid:
+        where = "through a KafkaConnection that was deleted since"
+    elif _is_elsewhere(looked, record):
+        where = "at another URL than spec.connect of its KafkaConnection has now, where none of its name is stopped"
+    else:
         return None
     text = (
-        f"connector {record.name} of Connect cluster {record.cluster} was stopped through a KafkaConnection that was "
-        f"deleted since; it was {record.state} before: see to it yourself, and delete this pause with annotation "
-        f"{ABANDON}=true"
+        f"connector {record.name} of Connect cluster {record.cluster} was stopped {where}; it was {record.state} "
+        f"before: see to it yourself, and delete this pause with annotation {ABANDON}=true"
     )
     return Refusal(CONNECTOR_LEFT, text)
+
+
+def _is_elsewhere(looked: LookedAtConnector, record: StoppedConnector) -> bool:
+    """Whether other workers are asked by now than those that have stopped it. The same ones at another URL tell of it
+    as stopped."""
+    if looked.cluster is None or record.workers in (None, _workers(looked.cluster)):
+        return False
+    connector = looked.connector
+    return connector is None or (connector.state in _SETTLED and connector.state != STOPPED)
+
+
+def _workers(cluster: ConnectCluster | None) -> str | None:
+    """Not the URL itself: a pause of another namespace has no business with it."""
+    return hashlib.sha256(cluster.url.encode()).hexdigest()[:16] if cluster is not None else None
 
 
 def _recorded(seen: Seen, record: StoppedConnector | None, connector: Connector, *, is_asked: bool) -> StoppedConnector:
@@ -186,7 +206,7 @@ def _recorded(seen: Seen, record: StoppedConnector | None, connector: Connector,
             return record
         if record.phase is PausePhase.PAUSING and not is_theirs:
             record = _counted(record, seen.now)
-        return record.model_copy(update={"phase": PausePhase.PAUSED})
+        return record.model_copy(update={"phase": PausePhase.PAUSED, "workers": _workers(seen.connector.cluster)})
     was_undone = record.phase in (PausePhase.PAUSED, PausePhase.DEGRADED)
     is_contested = (
         was_undone
@@ -210,6 +230,7 @@ def _first_record(looked: LookedAtConnector, connector: Connector, *, is_down: b
         connection_uid=looked.connection_uid,
         phase=PausePhase.PAUSED if connector.is_stopped and not may_run else PausePhase.PAUSING,
         state=other.state if other is not None else _goal(connector),
+        workers=_workers(looked.cluster),
     )
 
 
@@ -239,6 +260,8 @@ def give_back(seen: Seen) -> ConnectorStep:
     connector, which = looked.connector, f"connector {record.name} of Connect cluster {record.cluster}"
     if connector is None or looked.cluster is None:
         return ConnectorStep(None)
+    if connector.state == STOPPED:
+        resuming = resuming.model_copy(update={"workers": _workers(looked.cluster)})
     if connector.state not in _SETTLED:
         text = f"{which} is {connector.state or 'not started'}: it goes back once its workers are settled"
         return ConnectorStep(resuming, trouble=Refusal(CONNECTOR_UNSETTLED, text))

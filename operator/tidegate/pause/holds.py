@@ -130,6 +130,17 @@ def covers(spec: ConsumerGroupPauseSpec, allowed_topics: Collection[str], partit
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """:func:`covers`, of one pause."""
+
+    spec: ConsumerGroupPauseSpec
+    allowed_topics: tuple[str, ...]
+
+    def __call__(self, partition: TopicPartition) -> bool:
+        return covers(self.spec, self.allowed_topics, partition)
+
+
 # --- which holds ------------------------------------------------------------------------------------------------------
 
 

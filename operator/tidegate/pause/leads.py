@@ -9,6 +9,7 @@ from tidegate.connection.live import Live
 from tidegate.kafka.model import Seat
 from tidegate.kube.ports import PAUSES, Kube, uid_of
 from tidegate.leading.leaders import Leaders, Led
+from tidegate.leading.wishes import Covers
 from tidegate.pause.model import LeadGroup, LookedAtLead, StopLeading
 from tidegate.resources.base import read_status
 from tidegate.resources.leading import LeaderSeat
@@ -22,8 +23,11 @@ class Leads:
     kube: Kube
     leaders: Leaders
 
-    def look(self, pause_uid: str, group: str, record: LeaderSeat | None, live: Live | None) -> LookedAtLead:
-        """``record``: the seat in the pause's status; ``live``: the connection as it is open now.
+    def look(
+        self, pause_uid: str, group: str, record: LeaderSeat | None, live: Live | None, covers: Covers | None
+    ) -> LookedAtLead:
+        """``record``: the seat in the pause's status; ``live``: the connection as it is open now; ``covers``: what the
+        pause is about, where it goes on.
 
         What was led through a connection that was deleted since is led no more, also where another one has its name.
         """
@@ -32,7 +36,7 @@ class Leads:
         session_s = self.leaders.pacing.session_s
         if led is None or live is None:
             return LookedAtLead(session_s=session_s, is_out_of_reach=True)
-        found = self.leaders.look(led, pause_uid, live.finishing)
+        found = self.leaders.look(led, pause_uid, live.finishing, covers)
         is_gone = record is not None and record.connection_uid != live.uid and found.wanted is None
         return LookedAtLead(found, session_s, is_out_of_reach=is_gone)
 

@@ -105,13 +105,15 @@ class LookedAtLead:
     """How the pause's group is led. ``session_s``: how long the partitions stay withheld without a sign of life of us.
 
     ``is_out_of_reach``: this process leads nothing for the pause, and its connection is not open. ``is_stopped``: since
-    the pause has ended, this process has asked for nothing to be withheld for it.
+    the pause has ended, this process has asked for nothing to be withheld for it. ``is_asked``: it has asked for
+    something to be withheld.
     """
 
     look: Look = field(default_factory=Look)
     session_s: float = 0.0
     is_out_of_reach: bool = False
     is_stopped: bool = False
+    is_asked: bool = False
 
     @property
     def report(self) -> Report:

@@ -75,3 +75,5 @@ class Memory:
     stopper: StopperMemory = field(default_factory=StopperMemory)
     lead_stopped: bool = False
     """Its group was asked not to be led for it any more, by this process."""
+    lead_asked: bool = False
+    """Its group was asked to be led for it, by this process."""

@@ -28,7 +28,7 @@ from tidegate.pause import connectors, plan
 from tidegate.pause.by_connect import is_by_connect
 from tidegate.pause.by_leading import is_by_leading
 from tidegate.pause.by_scale import is_by_scale
-from tidegate.pause.holds import own_holds
+from tidegate.pause.holds import Covered, own_holds
 from tidegate.pause.leads import Leads
 from tidegate.pause.model import Decision, LookedAtConnector, Observed, Seen
 from tidegate.pause.parts import Memory, Parts
@@ -176,8 +176,9 @@ class Reader:
         record, spec = seen.status.leader, seen.spec
         if spec is None or (record is None and not is_by_leading(spec)):
             return seen
-        looked = self._leads.look(seen.uid, spec.group, record, live)
-        return replace(seen, leading=replace(looked, is_stopped=memory.lead_stopped))
+        covers = Covered(spec, live.allow.topics) if live is not None and not is_over(seen) else None
+        looked = self._leads.look(seen.uid, spec.group, record, live, covers)
+        return replace(seen, leading=replace(looked, is_stopped=memory.lead_stopped, is_asked=memory.lead_asked))
 
     async def _observed(
         self,

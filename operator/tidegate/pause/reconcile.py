@@ -241,6 +241,7 @@ class PauseReconciler:
                 lead = functools.partial(self._leads.do, decision.action, uid_of(body), live)
                 await in_thread(self._parts.executor, lead)
                 memory.lead_stopped = isinstance(decision.action, StopLeading)
+                memory.lead_asked |= not memory.lead_stopped
             case _:
                 assert_never(decision.action)
         return body

@@ -16,6 +16,7 @@ from tidegate.resources.conditions import Refusal
 from tidegate.resources.pause import PausePhase, PauseStatus, StoppedConnector
 
 CONNECT_CLUSTER_NOT_FOUND: Final = "ConnectClusterNotFound"
+CONNECT_CLUSTER_UNUSABLE: Final = "ConnectClusterUnusable"
 CONNECT_UNAVAILABLE: Final = "ConnectUnavailable"
 CONNECT_REFUSES: Final = "ConnectRefuses"
 
@@ -63,8 +64,7 @@ class Stopper:
         """The connector ``name`` of that Connect cluster and, where that matters, what other pauses have recorded."""
         reached = live.connect.get(cluster)
         if reached is None:
-            text = f"KafkaConnection {live.label} has no Connect cluster {cluster}: add it to spec.connect there"
-            return LookedAtConnector(live.uid, trouble=Refusal(CONNECT_CLUSTER_NOT_FOUND, text))
+            return LookedAtConnector(live.uid, trouble=_out_of_reach(live, cluster))
         if record is None:
             memory.asked = None
         if memory.refused is not None and _is_within(self.retry_s, memory.refused[1], now_s):
@@ -125,6 +125,17 @@ class Stopper:
 def _is_within(seconds: float, since_s: float, now_s: float) -> bool:
     # A clock that was set back does not prolong it.
     return 0 <= now_s - since_s < seconds
+
+
+def _out_of_reach(live: Live, cluster: str) -> Refusal:
+    """Why a Connect cluster of this name can't be asked."""
+    lack = live.connect_lacks.get(cluster)
+    if lack is None:
+        text = f"KafkaConnection {live.label} has no Connect cluster {cluster}: add it to spec.connect there"
+        return Refusal(CONNECT_CLUSTER_NOT_FOUND, text)
+    # What its Secrets are called is no business of who uses it from elsewhere.
+    why = "a Secret that it needs can't be used: ask whoever has it" if live.is_foreign else lack[1]
+    return Refusal(CONNECT_CLUSTER_UNUSABLE, f"Connect cluster {cluster} of KafkaConnection {live.label}: {why}")
 
 
 def _refusal(failure: ConnectFailure, live: Live, cluster: str) -> Refusal:

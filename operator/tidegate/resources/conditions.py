@@ -43,6 +43,7 @@ OBSERVING: Final = "Observing"
 FROZEN: Final = "Frozen"
 PERMISSIONS: Final = "Permissions"
 SHARED_ACK_TOPIC: Final = "SharedAckTopic"
+CONNECT_CLUSTERS: Final = "ConnectClusters"
 
 MAX_MESSAGE: Final = 32_768
 """The longest message that ``metav1.Condition`` takes; a longer one is cut."""

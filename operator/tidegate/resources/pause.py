@@ -333,11 +333,13 @@ class StoppedConnector(ResourceModel):
     """The uid of the KafkaConnection, which distinguishes one that was created again from the old one."""
 
     phase: PausePhase
-    """The phase of this connector. Paused means that Connect has stopped it. Degraded means that somebody else resumes
-    it again and again."""
+    """The phase of this connector: Paused once Connect has stopped it, Degraded while somebody resumes it each time."""
 
     state: ConnectorGoal
     """The state to which it goes back. Where somebody else had stopped or paused it before, it stays so."""
+
+    workers: str | None = None
+    """A digest of the URL at which it was stopped."""
 
     stopped: Count = 0
     """How often it was stopped within an hour."""

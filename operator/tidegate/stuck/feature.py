@@ -152,14 +152,18 @@ class StuckRecordsFeature:
             known.begin_anew()  # another operator's or a command's run has the group, or is about to
             return FeatureOutcome(policy.status, again_after_s=tick_s)
         everything = await observer.committed(uid, policy.group, tick_s / 2)
+        known.keep(everything)
         committed = {p: at for p, at in everything.items() if _covers(p.topic, policy)}
         owned = owners_of(group)
         owners = {p: owner for p, owner in owned.items() if p in committed}
-        known.topics_are(await self._topic_ids(policy.live, {p.topic for p in (*owners, *known.stuck)}))
         new = [p for p in owned if p not in everything and _covers(p.topic, policy)]
+        ids = await self._topic_ids(policy.live, {p.topic for p in (*owners, *new, *known.stuck)})
+        known.topics_are(ids)
         ends = await observer.stable_ends(uid, [*owners, *new], tick_s / 2) if owners else {}
-        # A member is busy with any of its partitions, also with those that the policy leaves out.
-        elsewhere = {p: owner for p, owner in owned.items() if p not in owners and ends.get(p) != 0}
+        # A member is busy with any of its partitions, also with those that the policy leaves out, or of which nothing
+        # is told just now; not with one that is empty or gone.
+        idle = {p for p in new if ends.get(p) == 0 or p.topic not in ids}
+        elsewhere = {p: its for p, its in owned.items() if not (p in owners and p in ends) and p not in idle}
         waiting = await self._waiting(policy.live, committed, ends, tick_s)
         withheld = _withheld(gates, policy.group, owners)
         look = Look(self._parts.monotonic(), owners, everything, ends, withheld, elsewhere)
@@ -269,7 +273,7 @@ def _withheld(gates: Gates, group: str, partitions: Collection[TopicPartition]) 
 
 def _counts(known: Known, look: Look, waiting: int) -> Counts:
     paces = known.courses.paces
-    judged = sum(paces.get(p, Pace()).is_known for p in look.owners)
+    judged = sum(paces.get(p, Pace()).is_known for p in look.owners if p in look.ends)
     return Counts(len(look.owners), judged, waiting)
 
 

@@ -73,6 +73,12 @@ class Known:
         kept = {partition.topic for partition in (*self.courses.paces, *self.stuck)}
         self.ids = {**{topic: known for topic, known in self.ids.items() if topic in kept}, **ids}
 
+    def keep(self, committed: Offsets) -> None:
+        """Of what the group has no offset any more nothing, such as of topics that were deleted: how fast these were
+        read says nothing of the others, and there may be new ones every day."""
+        self.courses.forget([p for p in self.courses.paces if p not in committed])
+        self.readable = {p: it for p, it in self.readable.items() if p in committed}
+
     def end(self, partition: TopicPartition) -> Stuck | None:
         """It is stuck no more; a reset that was offered is to be withdrawn."""
         ended = self.stuck.pop(partition, None)

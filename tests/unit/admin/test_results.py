@@ -79,3 +79,17 @@ def test_a_list_that_failed_fails_for_each_partition() -> None:
 
     with pytest.raises(OSError, match="away"):
         result.partition_result(FIRST).result(0)
+
+
+def test_who_waits_for_one_of_the_list_hears_of_it_whoever_wants_the_list_no_more() -> None:
+    listed: Future[dict[TopicPartition, PausedPartition]] = Future()
+    result = ListPausedPartitionsResult(listed)  # type: ignore[arg-type]
+    known = result.partition_result(FIRST)
+    paused = PausedPartition(FIRST, PartitionStanding(Flow.CLOSED), (), 3, 4)
+
+    result.all().cancel()
+    if not listed.done():
+        listed.set_result({FIRST: paused})
+
+    assert known.done()
+    assert known.result(0) == paused

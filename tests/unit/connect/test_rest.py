@@ -257,3 +257,32 @@ def test_one_who_hangs_up_within_tls_is_away_and_not_distrusted(tmp_path: Path) 
         RestConnectWorkers().look(cluster, "sink")
     thread.join()
     listening.close()
+
+
+@pytest.mark.parametrize("host", ["connect..kafka", f"{'a' * 64}.kafka"])
+def test_a_url_without_a_valid_host_name_is_said(host: str) -> None:
+    with pytest.raises(ConnectRefused, match="no valid host name"):
+        RestConnectWorkers().look(ConnectCluster("main", f"http://{host}:8083"), "sink")
+
+
+@pytest.mark.parametrize("which", ["ca_file", "password_file"])
+def test_secrets_that_are_just_being_replaced_are_waited_for(served: Served, tmp_path: Path, which: str) -> None:
+    gone: dict[str, Any] = {which: tmp_path / "gone"}
+    cluster = ConnectCluster("main", f"https://127.0.0.1:{served.port}", username="me", **gone)
+    with pytest.raises(ConnectUnavailable, match="Secrets of Connect cluster main are just being replaced"):
+        RestConnectWorkers().look(cluster, "sink")
+    assert served.asked == []
+
+
+def test_an_ipv6_address_without_a_port_is_not_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    reached: list[tuple[str, int]] = []
+
+    def nobody(address: tuple[str, int], *_: object) -> socket.socket:
+        reached.append(address)
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(socket, "create_connection", nobody)
+    for url in ("http://[::1]", "https://[::1]", "http://[::1]:8083"):
+        with pytest.raises(ConnectUnavailable):
+            RestConnectWorkers().look(ConnectCluster("main", url), "sink")
+    assert reached == [("::1", 80), ("::1", 443), ("::1", 8083)]

@@ -1,5 +1,6 @@
 """From Secrets to files: what is needed, what is missing, and how it is kept."""
 
+import re
 import stat
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from tidegate.connection.credentials import (
     keys_for_kafka,
     keys_for_registry,
     registry_by,
+    unusable_clusters,
 )
 from tidegate.connection.files import ConnectionFiles, FilesFailure
 from tidegate.kafka.connection import AuthenticationType, Registry
@@ -184,9 +186,19 @@ def test_what_connects_workers_need_is_read_and_is_not_for_jobs(tmp_path: Path) 
     assert (plain.ca_file, plain.password_file, plain.username) == (None, None, "")
 
 
-def test_a_secret_of_connects_workers_that_is_not_there_is_named() -> None:
-    with pytest.raises(UnusableSecret, match=r"spec.connect\[0\].authentication.passwordSecret.*Secret connect"):
-        file_contents(spec_of(connect=[CONNECT]), {"ca": {"ca.crt": PEM, "old.crt": PEM}, "connect": None})
+def test_a_secret_of_connects_workers_that_is_not_there_is_named_and_keeps_nothing_else_from_being_reached() -> None:
+    other = {**CONNECT, "name": "other", "authentication": None, "trustedCertificates": CONNECT["trustedCertificates"]}
+    spec = spec_of(tls=TRUSTED, connect=[CONNECT, other])
+    secrets = {"ca": {"ca.crt": PEM, "old.crt": PEM}, "connect": None}
+
+    [(name, unusable)] = unusable_clusters(spec, secrets).items()
+    assert (name, unusable.reason) == ("main", "SecretNotFound")
+    assert re.search(r"spec.connect\[0\].authentication.passwordSecret.*Secret connect", str(unusable))
+    contents = file_contents(spec, secrets)
+    assert {"ca/ca.crt", "ca/old.crt", "_connect_other.pem"} == contents.keys()
+    assert connect_clusters_in(spec, Path("/run"), but={"main"}).keys() == {"other"}
+    with pytest.raises(UnusableSecret, match=r"spec.tls.trustedCertificates\[0\]"):
+        file_contents(spec, {"ca": None, "connect": {"pw": b"secret"}})
 
 
 def test_a_schema_registry_has_secrets_of_its_own() -> None:

@@ -25,7 +25,15 @@ from tidegate.kafka.rights import Resource, Right
 from tidegate.kafka_client.settings import BadConnection
 from tidegate.kube.ports import CONNECTIONS, Object
 from tidegate.resources.base import read_status
-from tidegate.resources.conditions import CONTROL_TOPICS, FROZEN, PERMISSIONS, READY, SHARED_ACK_TOPIC, find_condition
+from tidegate.resources.conditions import (
+    CONNECT_CLUSTERS,
+    CONTROL_TOPICS,
+    FROZEN,
+    PERMISSIONS,
+    READY,
+    SHARED_ACK_TOPIC,
+    find_condition,
+)
 from tidegate.resources.connection import CapabilitiesStatus, ConnectionStatus, GroupKind, QuotaSpec, Support
 from tidegate.service.metrics import Metrics
 
@@ -494,3 +502,44 @@ def test_those_at_rest_are_told_when_their_connection_changes(world: World) -> N
     asyncio.run(world.reconciler.forget(world.body))
     assert world.changed == [("ns", "kafka")] * 3
     assert world.live.get("ns", "kafka") is None
+
+
+def test_a_connect_cluster_without_its_secret_keeps_nobody_else_from_the_cluster(world: World) -> None:
+    """It is one of many that a connection names, and of no concern to groups that are no connector's."""
+    secret = {"secretName": "login", "password": "pw"}
+    connect = [
+        {
+            "name": "main",
+            "url": "https://connect:8083",
+            "authentication": {"username": "me", "passwordSecret": secret},
+        },
+        {"name": "plain", "url": "http://connect:8083"},
+    ]
+    spec = {"bootstrapServers": "127.0.0.1:9092", "connect": connect}
+    world.kube.change(CONNECTIONS, "ns", "kafka", spec=spec)
+
+    world.look()
+
+    conditions = read_status(ConnectionStatus, world.body).conditions
+    ready, said = find_condition(conditions, READY), find_condition(conditions, CONNECT_CLUSTERS)
+    assert ready is not None
+    assert said is not None
+    assert (ready.status, said.status, said.reason) == ("True", "False", "SecretNotFound")
+    assert (
+        "Connect cluster main: spec.connect[0].authentication.passwordSecret: there is no Secret login" in said.message
+    )
+    [live] = world.live
+    assert (live.connect.keys(), live.connect_lacks.keys()) == ({"plain"}, {"main"})
+    world.kube.secrets["ns", "login"] = {"other": b"x"}
+
+    world.look()
+
+    [live] = world.live
+    assert live.connect_lacks["main"][0] == "SecretKeyNotFound"
+    world.kube.secrets["ns", "login"] = {"pw": b"s3cret"}
+
+    world.look()
+
+    [live] = world.live
+    assert (live.connect.keys(), live.connect_lacks) == ({"main", "plain"}, {})
+    assert find_condition(read_status(ConnectionStatus, world.body).conditions, CONNECT_CLUSTERS) is None

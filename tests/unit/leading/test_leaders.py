@@ -58,3 +58,15 @@ def test_a_user_may_be_forgotten_in_all_groups_but_one(kafka: FakeKafka) -> None
     these.forget("a", but=new)
 
     assert (these.look(old, "a", kafka).wanted, these.look(new, "a", kafka).wanted) == (None, P)
+
+
+def test_a_user_who_wants_nothing_of_a_group_covers_nothing_of_it(kafka: FakeKafka) -> None:
+    these, led = Unstarted(kafka.clock), Led("conn", "payments")
+    these.want(led, kafka, "a", P, None, ())
+    everything = P | {TopicPartition("orders", 1)}
+
+    these.look(led, "b", kafka, lambda _: True)
+    assert these._running[led].session._to_withhold(everything) == P
+
+    these.look(led, "a", kafka, lambda _: True)
+    assert these._running[led].session._to_withhold(everything) == everything

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from support.fake_kafka import FakeClock, FakeConsumer, FakeKafka
+from support.fake_kafka import FakeClock, FakeConsumer, FakeGuest, FakeKafka
 from tidegate.kafka.assignments import LEADER_CLIENT_ID
 from tidegate.kafka.errors import NotAuthorized, Unavailable
 from tidegate.kafka.model import Group, GroupState, Seat, TopicPartition
@@ -404,3 +404,120 @@ def test_a_process_whose_turn_ends_as_it_takes_the_lead_leaves_nobody_waiting() 
     assert stopped_s
     assert stage.group.state is GroupState.STABLE
     assert stage.group.assigned == {P, Q, R, S}
+
+
+@pytest.mark.parametrize("assignor", ASSIGNORS)
+def test_a_new_partition_that_a_user_would_want_is_given_to_nobody(assignor: str) -> None:
+    """Who leads notices it first: the pause that is about all of the topic hears of it later."""
+    stage = Stage(assignor)
+    new, other = TopicPartition(TOPIC, 4), TopicPartition(TOPIC, 5)
+    session = stage.session()
+    session.want("a", frozenset({P}))
+    session.cover("a", lambda partition: partition == new)
+    session.cover("b", lambda _: True)  # who wants nothing
+    stage.clock.after(30, lambda: stage.kafka.add_partitions(TOPIC, 6))
+    times, others = watch(stage, new), watch(stage, other)
+
+    session.run()
+
+    assert others
+    assert times == []
+    assert session.report.withheld == {P, new}
+    assert stage.group.assigned == {Q, R, S, other}
+
+
+def test_what_a_user_would_want_goes_with_what_he_wants() -> None:
+    stage = Stage()
+    session = stage.session()
+    session.want("a", frozenset({P}))
+    session.want("b", frozenset({Q}))
+    session.cover("a", lambda partition: partition in (P, R))
+    stage.clock.after(30, lambda: session.drop("a"))
+
+    session.run()
+
+    assert session.report.withheld == {Q}
+    assert stage.group.assigned == {P, R, S}
+
+
+def fail_to(stage: Stage, call: str, until_s: float) -> None:
+    """Calls of this name have no answer until then."""
+    called = stage.kafka._called
+
+    def answer(name: str) -> None:
+        if name == call and stage.clock.monotonic() < until_s:
+            raise Unavailable("no answer")
+        called(name)
+
+    stage.kafka._called = answer  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("call", ["guest.leave", "seat"])
+def test_it_has_not_ended_as_long_as_its_member_may_withhold_something(call: str) -> None:
+    """What is withheld by a member that could not leave is still nobody's, and is not said to be resumed."""
+    stage = Stage()
+    seat = led_before(stage, frozenset({P}))
+    begins_s = stage.clock.monotonic()
+    session = stage.session(known=seat)
+    session.want("a", frozenset({P}))
+    session.drop("a")
+    fail_to(stage, call, begins_s + 5)
+    untrue: list[float] = []
+
+    def look() -> None:
+        if session.report.ended and P not in stage.group.assigned and stage.group.state is GroupState.STABLE:
+            untrue.append(stage.clock.monotonic())
+
+    stage.every(0.1, look)
+
+    session.run()
+    ended_s = stage.clock.monotonic()
+    stage.clock.sleep(30)
+
+    assert session.report.ended
+    assert 5 <= ended_s - begins_s < 10
+    assert untrue == []
+    assert stage.group.assigned == {P, Q, R, S}
+
+
+def test_a_coordinator_that_never_answers_is_not_waited_for_longer_than_it_remembers_the_member() -> None:
+    stage = Stage()
+    seat = led_before(stage, frozenset({P}))
+    begins_s = stage.clock.monotonic()
+    stage.ends_s = begins_s + 1000
+    session = stage.session(known=seat)
+    session.want("a", frozenset({P}))
+    session.drop("a")
+    fail_to(stage, "guest.leave", begins_s + 1000)
+    fail_to(stage, "groups", begins_s + 1000)
+
+    session.run()
+
+    assert 20 <= stage.clock.monotonic() - begins_s < 30
+
+
+def test_an_answer_that_waited_for_a_frozen_process_is_no_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The join has ended long ago, and nobody knows whether the coordinator has forgotten our member since."""
+    stage = Stage()
+    session = stage.session()
+    session.want("a", frozenset({P}))
+    called = stage.kafka._called
+    told: list[frozenset[TopicPartition]] = []
+
+    def freeze(name: str) -> None:
+        frozen_s = stage.clock.monotonic()
+        if name == "guest.joined" and frozen_s > 40 and not told:
+            stage.clock.sleep(25)
+            stage.clock.after(0.0, lambda: None)
+            told.append(frozenset())
+        elif len(told) == 1 and name == "groups":
+            told.append(session.report.withheld)
+        called(name)
+
+    stage.kafka._called = freeze  # type: ignore[method-assign]
+    monkeypatch.setattr(FakeGuest, "_heard", lambda _: None)  # the coordinator has not noticed yet
+    stage.clock.after(30, lambda: stage.consumer("c2").start())
+
+    session.run()
+
+    assert told[:2] == [frozenset(), frozenset()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -14,7 +15,7 @@ from tidegate.connect.ports import FAILED, RUNNING, STOPPED, ConnectCluster, Con
 from tidegate.kube.ports import PAUSES
 from tidegate.kube.unreadable import ABANDON
 from tidegate.pause.connectors import CONNECTOR_FAILED, CONNECTOR_UNSETTLED, NOT_A_SINK, OTHER_GROUP
-from tidegate.pause.stopper import CONNECT_UNAVAILABLE
+from tidegate.pause.stopper import CONNECT_CLUSTER_UNUSABLE, CONNECT_UNAVAILABLE
 
 BUSY = "Connect cluster main can't answer now (HTTP status 409)"
 AS_IT_RUNS = Connector("sink", "sink", RUNNING, (RUNNING,))
@@ -313,5 +314,70 @@ def test_while_its_connection_is_not_there_it_stays_stopped_and_says_so(world: W
     assert (state, reason) == ("True", "WaitingForConnection")
     assert "its KafkaConnection, which has the Connect cluster, is not open" in message
     world.live.put(live)
+    world.passes()
+    assert (world.body, connector(world)) == (None, RUNNING)
+
+
+def test_whose_cluster_lacks_a_secret_says_so_and_goes_back_once_it_has_it(world: World) -> None:
+    world.ask(**BY_CONNECT)
+    world.passes()
+    [live] = world.live
+    lack = ("SecretNotFound", "spec.connect[0].authentication.passwordSecret: there is no Secret login")
+    world.live.put(replace(live, connect={}, connect_lacks={"main": lack}))
+    world.drop()
+    world.passes(limit=3)
+    state, reason, message = condition(world, "Stalled")
+    assert (world.phase, state, reason) == ("Resuming", "True", CONNECT_CLUSTER_UNUSABLE)
+    assert message == f"Connect cluster main of KafkaConnection kafka: {lack[1]}"
+    assert asked(world) == ["stop sink"]
+    world.live.put(live)
+    world.passes()
+    assert (world.body, connector(world)) == (None, RUNNING)
+
+
+def moved(world: World, state: str | None) -> None:
+    """The connection names other workers from now on, which tell of a connector of this name, or of none."""
+    [live] = world.live
+    world.live.put(replace(live, connect={"main": ConnectCluster("main", "http://other:8083")}))
+    look = world.connect.look
+
+    def answer(cluster: ConnectCluster, name: str) -> Connector | None:
+        if cluster.url == "http://other:8083":
+            return None if state is None else replace(AS_STOPPED, state=state)
+        return look(cluster, name)
+
+    world.connect.look = answer  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("state", [None, RUNNING])
+@pytest.mark.parametrize("is_over", [True, False])
+def test_one_that_was_stopped_at_another_url_is_not_forgotten(world: World, is_over: bool, state: str | None) -> None:
+    world.ask(**BY_CONNECT)
+    world.passes()
+    moved(world, state)
+    if is_over:
+        world.drop()
+    world.passes(limit=4)
+    assert condition(world, "Stalled")[1] == "ConnectorLeft"
+    assert "at another URL than spec.connect of its KafkaConnection has now" in condition(world, "Stalled")[2]
+    assert asked(world) == ["stop sink"]
+    world.drop()
+    give_up(world, "abandon")
+    world.passes()
+    assert world.body is None
+    [said] = [event.message for event in world.kube.happenings_of("p") if "PUT /connectors" in event.message]
+    assert "It was Running before; PUT /connectors/sink/resume" in said
+
+
+def test_the_same_workers_at_another_url_are_the_same_ones(world: World) -> None:
+    world.ask(**BY_CONNECT)
+    world.passes()
+    before = status(world)["connector"]["workers"]
+    [live] = world.live
+    world.live.put(replace(live, connect={"main": ConnectCluster("main", "https://connect:8443")}))
+    world.passes()
+    assert world.phase == "Paused"
+    assert status(world)["connector"]["workers"] != before
+    world.drop()
     world.passes()
     assert (world.body, connector(world)) == (None, RUNNING)

@@ -276,3 +276,18 @@ def test_a_pause_whose_connection_is_gone_waits_for_no_leader() -> None:
     seen = replace(seen_of(led(is_out_of_reach=True), status={"leader": NOTED}, deleted=True), observed=None)
     decision = decide(replace(seen, status=seen.status.model_copy(update={"method": PauseMethod.LEADING})))
     assert isinstance(decision.action, RemoveFinalizer)
+
+
+def test_what_a_process_can_not_lead_is_not_what_an_earlier_one_has_said() -> None:
+    status = {"leader": NOTED, "phase": PausePhase.PAUSED, "partitions": ROWS}
+    full = led(Report(ended=True, trouble="the operator leads 100 groups already, and not more"), None)
+    decision = decide(seen_of(full, status=status))
+    assert said(decision) == (PausePhase.DEGRADED, "GroupNotLed", "False")
+    assert decision.action is None
+
+
+def test_whether_it_is_led_again_is_not_said_before_it_is() -> None:
+    status = {"leader": NOTED, "phase": PausePhase.PAUSED, "partitions": ROWS}
+    decision = decide(seen_of(led(Report(trouble="NotAuthorized", lost=1, is_refused=True)), status=status))
+    [message] = [happening.message for happening in decision.happenings if happening.reason == "FailedOpen"]
+    assert message == "the group went on without its leader: its partitions may be read until it is led again"

@@ -6,11 +6,11 @@ import pytest
 
 from support.fake_kafka import FakeConsumer
 from support.live import live_of
-from support.pause_world import World, condition, status
+from support.pause_world import SPEC, World, condition, status
 from tidegate.kafka.assignments import LEADER_CLIENT_ID
 from tidegate.kafka.errors import NotAuthorized
 from tidegate.kafka.model import GroupState, Seat, TopicPartition
-from tidegate.kube.ports import CONNECTIONS
+from tidegate.kube.ports import CONNECTIONS, PAUSES
 from tidegate.leading.leaders import Leaders, Led, _Running
 from tidegate.leading.pacing import Pacing, Report
 from tidegate.leading.session import LeadingSession
@@ -103,3 +103,27 @@ def test_a_group_without_others_than_the_leader_is_paused_by_scaling_too(world: 
 
     assert ours.member_id in {m.member_id for m in world.kafka._described("payments").members}
     assert world.phase_of("s") == "Paused"
+
+
+@pytest.mark.usefixtures("paused")
+def test_what_has_ended_unexpectedly_is_not_called_paused(world: World, leaders: Unstarted) -> None:
+    """As a thread does that dies of what nobody has thought of, again and again."""
+    for _ in range(3):
+        leaders.tell(world.connection_uid, Report(Seat("tidegate-leader-1", 7, "range"), ended=True))
+        world.passes(limit=1)
+        assert (world.phase, condition(world, "Paused")[0]) == ("Pausing", "False")
+        world.passes(limit=1)
+
+
+def test_the_session_is_told_what_the_pause_is_about(world: World, leaders: Unstarted) -> None:
+    world.ask(**{**LEADING, "partitions": [{"topic": "orders"}]})
+    world.passes(limit=5)
+    wishes = leaders.session(world.connection_uid)._wishes
+    new, other = TopicPartition("orders", 2), TopicPartition("refunds", 0)
+    assert wishes.wanted == {P, TopicPartition("orders", 1)}
+    assert wishes.among(frozenset({new, other})) == {*wishes.wanted, new}
+
+    world.kube.change(PAUSES, "ns", "p", spec={**SPEC, **LEADING})
+    world.passes(limit=5)
+
+    assert wishes.among(frozenset({new, other})) == {P}

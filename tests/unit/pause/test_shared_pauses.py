@@ -24,6 +24,7 @@ from tidegate.connect.ports import (
 from tidegate.connection.live import Live
 from tidegate.kube.ports import CONNECTIONS, PAUSES
 from tidegate.pause.plan import FINALIZER
+from tidegate.pause.stopper import CONNECT_CLUSTER_UNUSABLE
 from tidegate.resources.connection import AllowedNamespace, AllowSpec
 
 SHARED = {"connectionRef": {"name": "kafka", "namespace": "platform"}}
@@ -232,3 +233,20 @@ def test_where_another_namespaces_connect_workers_are_is_not_told(
     assert "Connect cluster main" in body
     assert "internal" not in body
     assert "418" not in body
+
+
+def test_which_secret_a_connect_cluster_lacks_is_told_to_its_own_namespace_only(world: Tenant) -> None:
+    world.share(AllowedNamespace(name="ns", groups=("connect-sink",), topics=("orders",)))
+    [live] = world.live
+    lack = ("SecretNotFound", "spec.connect[0].authentication.passwordSecret: there is no Secret internal-login")
+    world.live.put(replace(live, connect_lacks={"main": lack}))
+    world.ask(**{**BY_CONNECT, **SHARED})
+
+    world.passes(limit=6)
+
+    assert world.said("Stalled") == (
+        CONNECT_CLUSTER_UNUSABLE,
+        "Connect cluster main of KafkaConnection platform/kafka: a Secret that it needs can't be used: ask whoever has "
+        "it",
+    )
+    assert "internal" not in str(world.body)

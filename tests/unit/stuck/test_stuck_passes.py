@@ -609,3 +609,48 @@ def test_headers_that_cannot_be_counted_read_back() -> None:
 
 def test_nothing_known_reads_back() -> None:
     assert decode(encode(Known())) == Known()
+
+
+def test_a_topic_that_is_gone_makes_nobody_wait_for_what_it_took() -> None:
+    world = World("refunds")
+    slow = TopicPartition("refunds", 0)
+    for read in range(7):
+        world.kafka.append(slow, [world.clock.now()] * 2)
+        world.run(60, world.read_well)
+        world.commit(2 * read + 1, slow)
+    known = world.feature._known[uid_of(world.body)]
+    assert known.courses.longest_s > 50
+    world.kafka.delete_topic("refunds")
+
+    world.get_stuck()
+
+    assert world.said == ("True", "Stuck")
+    assert {p.topic for p in known.courses.paces} == {"orders"}
+
+
+def test_a_topic_that_was_deleted_and_that_a_member_still_has_keeps_no_other_from_being_judged() -> None:
+    world = World("refunds")
+    world.kafka.delete_topic("refunds")
+    assert TopicPartition("refunds", 0) in world.kafka.groups([GROUP])[GROUP].assigned
+
+    world.get_stuck()
+
+    assert world.said == ("True", "Stuck")
+
+
+def test_a_partition_without_a_leader_keeps_no_other_from_being_judged_and_is_not_judged_itself() -> None:
+    """Its member can't read it, and whether that is what holds it up nobody knows."""
+    world = World("refunds")
+    away = TopicPartition("refunds", 0)
+    world.commit(0, away)
+    world.run(30, world.read_well)
+    world.kafka.take_offline(away)
+    world.run(4, world.read_well)
+    said = find_condition(world.status.conditions, RECORD_STUCK)
+    assert said is not None
+    assert (said.status.value, said.message) == ("False", "1 partition(s) are judged; of 1 not enough was seen")
+
+    world.run(40, world.produce)
+
+    assert world.said == ("True", "OneOfSeveral")
+    assert world.resets == []
