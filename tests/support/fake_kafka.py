@@ -923,6 +923,9 @@ class FakeWriter:
         group = self._kafka._groups.get(group_id)
         if group is None:
             return frozenset()
+        unknown = sorted(p for p in partitions if not self._kafka._exists(p))
+        if unknown:
+            raise Unavailable(f"delete committed offsets of group {group_id}: {unknown[0]} does not exist")
         subscribed = self._kafka._subscribed(group)
         for partition in partitions:
             if partition.topic not in subscribed:

@@ -87,7 +87,7 @@ class ResetOptions(ResourceModel):
 
     deadline: PositiveDuration = parse_duration("15m")
     """How long the whole run may take, including the wait for an approval. A run that is not finished by then is
-    stopped and rolled back."""
+    stopped and rolled back, unless all its targets are in place and it only waits for the owners' next commits."""
 
     evidence: EvidenceSpec | None = None
     """What is gathered about the plan for whoever approves it, and shown by tidegate plan. It is gathered while the

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from support.fake_kafka import FakeConsumer
 from support.killed import Killed
 from support.reset_world import CREATED, T0, FleetWorld, World
 from support.sweeping import Sweeping
@@ -22,8 +23,10 @@ from tidegate.jobs.runner import Launch, RunnerStatus
 from tidegate.jobs.storage import S3, Folder, Storage
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized, OutcomeUnknown, Refused, Unavailable, UnknownPartitions
+from tidegate.kafka.model import TopicPartition
 from tidegate.kube.ports import RESETS
 from tidegate.reset.applying.gates import hold_of, holder
+from tidegate.reset.applying.watch import TargetWatch
 from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.model.progress import Progress
 from tidegate.reset.model.targets import FromBackup, FromCluster, PartitionOffset
@@ -283,6 +286,33 @@ def test_past_its_deadline_a_run_is_stopped_and_settled(world: World) -> None:
     assert world.runner.stopped == world.runner.started
     assert world.reset["phase"] == "Failed"
     assert world.offset == 50
+
+
+def test_a_deadline_that_passes_as_owners_are_watched_undoes_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its job hangs from then on."""
+    consumer = FakeConsumer(world.kafka, "payments", ["orders"]).start()
+    world.clock.sleep(10)
+    watch = TargetWatch.watch
+
+    def hangs(*_: object, **__: object) -> frozenset[TopicPartition]:
+        monkeypatch.setattr(TargetWatch, "watch", watch)
+        raise Killed
+
+    def work(launch: Launch) -> None:
+        with contextlib.suppress(Killed):
+            world.carry_out(launch)
+
+    monkeypatch.setattr(TargetWatch, "watch", hangs)
+    world.runner.work = work
+    world.ask(deadline="30s")
+
+    world.passes(200)
+
+    assert world.runner.stopped == world.runner.started
+    assert (world.reset["phase"], world.condition("Complete")["reason"]) == ("Succeeded", "Applied")
+    assert [b.offset for b in consumer.began] == [50, 10]
 
 
 def test_a_reset_deleted_in_mid_run_is_settled_and_let_go(world: World) -> None:

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,12 @@ from support.fake_kafka import FakeClock, FakeConsumer, FakeHold, FakeKafka, Fak
 from support.killed import Killed
 from tidegate.control.records import Hold, HoldKey
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.errors import OutcomeUnknown, Unavailable
+from tidegate.kafka.errors import NotAuthorized, OutcomeUnknown, Unavailable
 from tidegate.kafka.model import GroupState, GroupType, TopicPartition
 from tidegate.reset.applying.apply import GroupReset
 from tidegate.reset.applying.rejoins import Rejoins
 from tidegate.reset.applying.rounds import MAX_ROUNDS
-from tidegate.reset.applying.timing import DeadlinePassed, Tuning
+from tidegate.reset.applying.timing import Tuning
 from tidegate.reset.applying.watch import TargetWatch
 from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.model.progress import Progress
@@ -1272,17 +1273,17 @@ def test_progress_from_a_target_is_not_where_the_group_stood_before(
         hold._take()
         return False
 
-    def passes_its_deadline(*_: object, **__: object) -> frozenset[TopicPartition]:
+    def fails(*_: object, **__: object) -> frozenset[TopicPartition]:
         monkeypatch.setattr(TargetWatch, "watch", watch)
-        raise DeadlinePassed("the deadline has passed")
+        raise NotAuthorized("it may not look any more")
 
     monkeypatch.setattr(FakeHold, "blink", looks_late)
-    monkeypatch.setattr(TargetWatch, "watch", passes_its_deadline)
+    monkeypatch.setattr(TargetWatch, "watch", fails)
     result = world.execute()
 
     assert again
     assert result is not None
-    assert (result.phase, result.reason) == (ResetPhase.ROLLED_BACK, "DeadlineExceeded"), result
+    assert (result.phase, result.reason) == (ResetPhase.ROLLED_BACK, "NotAuthorized"), result
     assert all(world.starts_at_target(p) for p in RESET)
     assert all(b.offset < world.targets[b.topic_partition] for b in result.before), (result.before, world.targets)
     world.targets = {}
@@ -1524,6 +1525,33 @@ def test_an_unknown_outcome_is_looked_up(committed: bool, kind: Kind, tmp_path: 
     world.check_reset()
 
 
+@pytest.mark.parametrize("committed", [True, False])
+def test_an_owner_that_goes_on_before_a_commit_is_answered_is_reset_by_a_successor(
+    committed: bool, tmp_path: Path
+) -> None:
+    """The writer opens its gates, and dies before it has looked what became of the commit."""
+    world = World(MANAGED_NOT_WAITING, tmp_path)
+    world.create()
+    world.kafka.lose_commit_answer(committed=committed)
+    process = Process()
+    process = DiesAt(lambda name: name.endswith("writer.fence") and _has_committed(process))
+    with pytest.raises(Killed):
+        world.execute(process)
+    assert not list(world.kafka.control.topics.gates.of_group(GROUP))
+    world.clock.sleep(3)
+
+    result = world.execute()
+
+    assert result is not None
+    assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, Way.GATED)
+    world.settle()
+    world.check_reset(at_most=2)
+
+
+def _has_committed(process: Process) -> bool:
+    return any(name.endswith("transaction.commit") for name in process.calls)
+
+
 def test_a_moving_coordinator_costs_time_only(tmp_path: Path) -> None:
     world = World(KINDS[0], tmp_path)
     world.create()
@@ -1533,6 +1561,40 @@ def test_a_moving_coordinator_costs_time_only(tmp_path: Path) -> None:
     assert result.phase is ResetPhase.SUCCEEDED
     world.settle()
     world.check_reset()
+
+
+def test_partitions_that_earlier_writers_did_again_are_counted(tmp_path: Path) -> None:
+    """An owner overwrites a target, which is reset again; then the writer dies, and its successor has nothing to do."""
+    world = World(KINDS[4], tmp_path)
+    for consumer in world.consumers:
+        consumer.auto_commit_s = None
+    world.create()
+    late = RESET[0]
+
+    def overwrite() -> None:
+        world.kafka.commit_directly(GROUP, {late: world.targets[late] - 1})
+
+    verifies = is_verifying(world)
+    process = Outage(world.clock, 0, 0.0, began=overwrite, when=verifies)
+    call = process.call
+
+    def call_or_die(name: str, do: Callable[[], Any]) -> Any:
+        if verifies(name) and world.store.load().journal[-1].round == 2 and not world.store.load().journal[-1].again:
+            process.dead = True
+        if process.dead:
+            raise Killed
+        return call(name, do)
+
+    process.call = call_or_die  # type: ignore[method-assign]
+    with pytest.raises(Killed):
+        world.execute(process)
+    world.clock.sleep(1)
+
+    result = world.execute()
+
+    assert result is not None
+    assert (result.phase, result.rounds, result.redone) == (ResetPhase.SUCCEEDED, 2, 1)
+    assert "1 done again" in result.message
 
 
 def test_partitions_that_a_successor_does_again_are_counted(tmp_path: Path) -> None:
@@ -1978,6 +2040,47 @@ def test_a_topic_that_goes_in_mid_run_keeps_no_other_from_being_put_back(
     after = world.kafka.committed(GROUP)
     assert GONE not in after
     assert all(after[p] >= before[p] for p in RESET)
+
+
+@pytest.mark.parametrize("before", [30, None], ids=["that was read", "that was not"])
+@pytest.mark.parametrize("at", ["transaction.send", "writer.delete", "kafka.committed"])
+@pytest.mark.parametrize("dies", [True, False], ids=["dies", "lives"])
+def test_a_topic_that_goes_during_a_rollback_keeps_no_other_from_being_rolled_back(
+    dies: bool, at: str, before: int | None, tmp_path: Path
+) -> None:
+    """As its offsets are sent, or forgotten where it had none, or just after that."""
+    world = _with_another_topic(tmp_path, before)
+    stood = world.kafka.committed(GROUP)
+    with pytest.raises(Killed):
+        world.execute(DiesAt(lambda name: name == "kafka.writer.transaction.exit"))
+    world.clock.sleep(2)
+
+    def rolls_back(name: str) -> bool:
+        journal = world.store.load().journal
+        return name.endswith(at) and any(line.putting_back for line in journal)
+
+    def settle(process: Process | Outage | None) -> RunResult:
+        kafka: Any = world.kafka if process is None else Mortal(world.kafka, process, "kafka")
+        return job.settle(world.store, kafka, world.clock, reason="Deleted", message="the policy was deleted")
+
+    began_s = world.clock.monotonic()
+    if dies:
+        process = DiesAt(rolls_back)
+        with contextlib.suppress(Killed):
+            settle(process)
+        world.kafka.delete_topic(GONE.topic)
+        result = settle(None)
+    else:
+        gone = partial(world.kafka.delete_topic, GONE.topic)
+        result = settle(Outage(world.clock, 0, 0.0, began=gone, when=rolls_back))
+
+    assert (result.phase, result.reason) == (ResetPhase.ROLLED_BACK, "Deleted"), result
+    assert world.clock.monotonic() - began_s < 60
+    after = world.kafka.committed(GROUP)
+    assert all(after[p] >= stood[p] for p in RESET)
+    if before is not None and at == "transaction.send":
+        assert "3 committed offset(s) were put back" in result.message
+        assert f"1 partition(s), e.g. {GONE}, of topics that were deleted" in result.message
 
 
 def test_a_partition_whose_offset_somebody_deletes_is_put_back_with_the_others(tmp_path: Path) -> None:

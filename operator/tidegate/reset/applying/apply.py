@@ -8,7 +8,7 @@ where this writer died.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Final, TypeVar
 
@@ -26,9 +26,8 @@ from tidegate.reset.applying.plan_check import gone_topics, places_now
 from tidegate.reset.applying.recovery import Recovery
 from tidegate.reset.applying.replay import CONTINUED, RETURNED, Replayed, look
 from tidegate.reset.applying.round_runner import RoundRunner
-from tidegate.reset.applying.rounds import NO_PARTITIONS, Partitions
+from tidegate.reset.applying.rounds import NO_PARTITIONS
 from tidegate.reset.applying.timing import DeadlinePassed, NotReady, Tuning
-from tidegate.reset.applying.verify import Watched
 from tidegate.reset.applying.watch import TargetWatch
 from tidegate.reset.model.plan import Plan
 from tidegate.reset.model.result import RunResult
@@ -57,21 +56,18 @@ class GroupReset:
         tuning: Tuning | None = None,
     ) -> None:
         context = RunContext(run, plan, attempt, store, kafka, clock, tuning or Tuning())
-        watch = TargetWatch(context)
+        self._watch = TargetWatch(context)
         self._context = context
         late_commits = LateCommits(context)
-        self._recovery = Recovery(context, watch, late_commits)
-        self._rounds = RoundRunner(context, watch, late_commits, self._recovery)
+        self._recovery = Recovery(context, self._watch, late_commits)
+        self._rounds = RoundRunner(context, self._watch, late_commits, self._recovery)
         self._pace = context.pace
         self._clock = context.pace.clock
         self._tuning = context.pace.tuning
-        self._hold_s = context.hold_s
         self._state = context.state
-        self._view = context.view
         self._journal = context.journal
         self._commits = context.commits
         self._claim = context.claim
-        self._joins = context.joins
         self._times = context.times
 
     def apply(self) -> RunResult | None:
@@ -86,9 +82,12 @@ class GroupReset:
         """
         return self._claimed(self._applied)
 
-    def take_over(self, reason: str, message: str) -> RunResult:
-        """End the run whatever its state: fence its writer and put back what it committed. Raises as ``apply``."""
-        return self._claimed(lambda: self._taken_over(reason, message))
+    def take_over(self, reason: str, message: str, *, overdue: bool = False) -> RunResult:
+        """End the run whatever its state: fence its writer and put back what it committed. Raises as ``apply``.
+
+        ``overdue``: for its deadline only, so not where it has done all and only its owners' next commits are awaited.
+        """
+        return self._claimed(lambda: self._taken_over(reason, message, overdue=overdue))
 
     def keep_limits(self) -> None:
         """Write the limits of a replay again. Raises ``Unavailable``."""
@@ -160,7 +159,7 @@ class GroupReset:
     def _applied(self) -> RunResult | None:
         if self._journal.replay_began:
             # A replay has a time of its own, and so has what comes after it.
-            self._pace.extend(self._ending_s)
+            self._pace.extend(self._context.ending_s)
         stands = self._journal.is_replaying or bool(self._journal.ending)
         try:
             ended = self._take_turn(waits=stands)
@@ -191,16 +190,36 @@ class GroupReset:
             if stands and isinstance(error, _LATER):
                 return None
             return self._not_applied(error)
+        return self._succeeded()
+
+    def _succeeded(self, reason: str = APPLIED, message: str = "") -> RunResult:
         seen = self._look_back()
-        result = self._result(ResetPhase.SUCCEEDED, APPLIED, summary(self._context, seen))
+        result = self._result(ResetPhase.SUCCEEDED, reason, message or summary(self._context, seen))
         if seen is None:
             return result
         return replace(result, begun=seen.begun, waiting=len(seen.waiting), unread=seen.unread)
 
     def _not_applied(self, error: Exception) -> RunResult:
-        if isinstance(error, DeadlinePassed) and self._state.away is not None:
-            return self._put_back("KafkaUnavailable", f"{self._state.away.why}; {error}")
-        return self._put_back(reason_of(error), str(error), overwritten_by(error))
+        reason, message = reason_of(error), str(error)
+        if isinstance(error, DeadlinePassed):
+            if self._state.away is not None:
+                reason, message = "KafkaUnavailable", f"{self._state.away.why}; {error}"
+            if self._context.is_watched:
+                self._pace.extend(self._context.ending_s)
+                return self._find_out(message) or self._watched_on(reason, message)
+        return self._put_back(reason, message, overwritten_by(error))
+
+    def _watched_on(self, reason: str, message: str) -> RunResult:
+        """The deadline has passed as only the owners' next commits were awaited. They are watched to the end, and
+        nothing is undone unless one of them overwrites its target. After ``recall``."""
+        self._pace.extend(self._context.ending_s)
+        try:
+            left = self._pace.retrying(self._recovery.left_to_do)
+        except Fenced:
+            raise
+        except FAILURES as error:
+            return self._put_back(reason, f"{message}; {error}", overwritten_by(error))
+        return self._put_back(reason, message) if left else self._succeeded()
 
     def _begin_replay(self) -> None:
         # Once more: an owner whose gate somebody else closed meanwhile may have acked a later epoch where it stood
@@ -211,19 +230,12 @@ class GroupReset:
     def _look_at_replay(self) -> Replayed:
         return look(self._context.kafka, self._context.plan, self._context.run.request.run_uid)
 
-    @property
-    def _ending_s(self) -> float:
-        """How long it may take to put offsets back, or to move a group on after its replay. Owners are held, and
-        watched, for as long again."""
-        tuning = self._tuning
-        return tuning.rejoin_limit_s + self._joins.standstill_s + 2 * (self._hold_s + tuning.heartbeat_s)
-
     def _end_replay(self, reason: str, *, again: bool = False) -> RunResult | None:
         """Every partition stands at its end: move the group on in one transaction, and open its gates.
 
         ``again``: a predecessor was at it. What it has committed is not committed anew: owners have gone on since.
         """
-        self._pace.extend(self._ending_s)
+        self._pace.extend(self._context.ending_s)
         goal = self._state.before if reason == RETURNED else self._context.plan.ends
         goal = {p: goal[p] for p in self._context.plan.ends if p in goal}
         self._state.putting_back = (reason, "the replay has ended")
@@ -250,19 +262,16 @@ class GroupReset:
                 f"The replay has ended, and the group could not be moved on from its end: {error}. {self._how_to_undo}",
             )
         where = "went on where they were before" if reason == RETURNED else "went on from its end"
-        seen = self._look_back()
+        places = places.left(self._state.targets)
         message = (
             f"the replay has ended; {len(places.offsets) - len(places.moved)} partition(s) of group "
             f"{self._context.group_id} {where}{places.note}"
         )
         if places.gone:
             return self._result(ResetPhase.FAILED, "NotPutBack", message)
-        result = self._result(ResetPhase.SUCCEEDED, reason, message)
-        if seen is None:
-            return result
-        return replace(result, begun=seen.begun, waiting=len(seen.waiting), unread=seen.unread)
+        return self._succeeded(reason, message)
 
-    def _taken_over(self, reason: str, message: str) -> RunResult:
+    def _taken_over(self, reason: str, message: str, *, overdue: bool) -> RunResult:
         if not self._journal.intents:
             return self._result(ResetPhase.FAILED, reason, f"{message}. Nothing was changed")
         self._pace.extend(self._tuning.rejoin_limit_s)
@@ -278,6 +287,8 @@ class GroupReset:
             ended = self._end_replay(ending, again=True)
             if ended is not None:
                 return ended
+        if overdue and self._context.is_watched and self._recovery.is_committed:
+            return self._watched_on(reason, message)
         return self._put_back(reason, message)
 
     def _find_out(self, message: str) -> RunResult | None:
@@ -309,7 +320,7 @@ class GroupReset:
         ``theirs``: partitions whose owners have overwritten the target; they stand at their owners' progress already.
         """
         # A time of its own: the deadline may be what brought us here.
-        self._pace.extend(self._ending_s)
+        self._pace.extend(self._context.ending_s)
         if self._commits.unsure:
             unknown = self._find_out(message)
             if unknown is not None:
@@ -325,14 +336,13 @@ class GroupReset:
         try:
             gone = self._pace.retrying(lambda: gone_topics(self._context))
             self._commits.leave_out(gone)
-            theirs = self._pace.retrying(lambda: self._still_theirs(frozenset(theirs), targets))
+            theirs = self._pace.retrying(lambda: self._watch.still_theirs(frozenset(theirs), targets))
             before = {p: o for p, o in self._state.before.items() if p in targets and p not in theirs}
             now = self._pace.retrying(lambda: places_now(self._context, before))
-            places = now.offsets
+            self._state.targets = now.offsets
             without = [p for p in targets if not (p in self._state.before or p in theirs or p.topic in gone)]
-            self._state.targets = places
             # What a predecessor has put back is not put back again: owners have gone on since.
-            left = frozenset(places) if begun is None else self._pace.retrying(self._recovery.left_to_do)
+            left = frozenset(now.offsets) if begun is None else self._pace.retrying(self._recovery.left_to_do)
             self._rounds.run(left)
             still = self._pace.retrying(lambda: self._forgotten(without))
         except Fenced:
@@ -343,26 +353,22 @@ class GroupReset:
                 "NotPutBack",
                 f"{message}. Putting the offsets back failed too: {error}. {self._how_to_undo}",
             )
+        now = now.left(self._state.targets)
         note = now.note
         if still:
             note += f"; {len(still)} partition(s) had no commit before and keep the target"
-        if places and self._state.way is not Way.UNOWNED:
+        if now.offsets and self._state.way is not Way.UNOWNED:
             note += "; what was read of them since the run began may be read again"
         return self._result(
-            ResetPhase.ROLLED_BACK, reason, f"{message}. {len(places)} committed offset(s) were put back{note}"
+            ResetPhase.ROLLED_BACK, reason, f"{message}. {len(now.offsets)} committed offset(s) were put back{note}"
         )
-
-    def _still_theirs(self, theirs: Partitions, targets: Mapping[TopicPartition, int]) -> Partitions:
-        """Of some it was only not certain that they begin at the target: they may stand there, or beyond. And an offset
-        that is gone is nobody's progress."""
-        seen, before = self._view.committed(theirs) if theirs else {}, self._state.before
-        old = frozenset(p for p in theirs if Watched(before.get(p), targets[p], seen.get(p)).is_old)
-        return old - (before.keys() - seen.keys())
 
     def _forgotten(self, without: Collection[TopicPartition]) -> Collection[TopicPartition]:
         """Those that keep their offsets. Brokers fence nobody who comes too late with this: it is no transaction."""
         if without:
             self._claim.confirm()
+            gone = gone_topics(self._context, {p.topic for p in without})
+            without = [p for p in without if p.topic not in gone]
         return self._commits.delete(without)
 
     @property

@@ -63,6 +63,7 @@ class RunContext:
             self.joins,
             self.hold_s,
             self._tell_learned,
+            self.journal.tell_unanswered,
         )
         self.view = GroupView(kafka, self.group_id, self.pace, self.joins, self.journal, self.state)
         self._told_behind = ("", -RENEW_S)
@@ -72,6 +73,19 @@ class RunContext:
         """How the run ends once its replay has ended."""
         until = self.run.request.until
         return CONTINUED if until is not None and until.then is Then.CONTINUE else RETURNED
+
+    @property
+    def ending_s(self) -> float:
+        """How long it may take to put offsets back, or to move a group on after its replay. Owners are held, and
+        watched, for as long again."""
+        tuning = self.pace.tuning
+        return tuning.rejoin_limit_s + self.joins.standstill_s + 2 * (self.hold_s + tuning.heartbeat_s)
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether the run has done all, so that only its owners' next commits were awaited."""
+        # A replay has yet to begin then.
+        return self.journal.is_watched and not self.plan.ends
 
     def open_gates(self, *, insist: bool = True) -> None:
         """Whatever gates of this run are still closed."""

@@ -58,6 +58,12 @@ class Journal:
         return reason if reason in (RETURNED, CONTINUED) else ""
 
     @property
+    def is_watched(self) -> bool:
+        """Whether all targets were committed and their owners let go, so that only their next commits were awaited."""
+        last = self.intents[-1] if self.intents else None
+        return last is not None and last.phase is ResetPhase.VERIFYING and not (last.again or last.putting_back)
+
+    @property
     def put_back(self) -> Partitions | None:
         """The partitions that a writer of the run has begun to put back; ``None``: none has."""
         put_back = [e for e in self.intents if e.putting_back and e.putting_back not in (RETURNED, CONTINUED)]
@@ -74,6 +80,7 @@ class Journal:
                 way=self._state.way,
                 round=self._state.round,
                 before=as_tuple(self._state.before),
+                redone=self._state.redone,
                 claim=self._claim.epoch,
             )
         )
@@ -110,6 +117,7 @@ class Journal:
                 again=tuple(sorted(again)),
                 message=why,
                 putting_back=reason,
+                redone=self._state.redone,
                 claim=self._claim.epoch,
             )
         )
@@ -133,6 +141,13 @@ class Journal:
                 again=tuple(sorted(again)),
             )
         )
+
+    def tell_unanswered(self) -> None:
+        """Of the present round, before its gates are opened: whether its commit can be read is not known. So its owners
+        may go on from what was committed before, and all of it is to be done again."""
+        last = self.intents[-1]
+        if last.again != last.pending:
+            self._append(replace(last, at=self._clock.now(), before=(), again=last.pending))
 
     def tell_waiting(self, waits_for: str) -> None:
         """Why nothing goes on for now, for a person."""

@@ -21,6 +21,11 @@ class Places:
     moved: frozenset[TopicPartition]
     gone: frozenset[TopicPartition]
 
+    def left(self, offsets: Mapping[TopicPartition, int]) -> Places:
+        """These of them are left; the topics of the others have gone since."""
+        gone = self.gone | (self.offsets.keys() - offsets.keys())
+        return Places(dict(offsets), self.moved - gone, gone)
+
     @property
     def note(self) -> str:
         """The end of a message; empty where all is as it was."""

@@ -47,6 +47,7 @@ class Recovery:
             return
         last = self._journal.intents[-1]
         self._state.round, self._state.way = last.round, last.way
+        self._state.redone = max(self._state.redone, *(entry.redone for entry in self._journal.intents))
         if last.attempt != self._journal.attempt and last.again and last.way is Way.BARRIER:
             # A predecessor found it out, or its join was not held: another way is right for both.
             self._state.kept_position = True
@@ -154,14 +155,16 @@ class Recovery:
         # Whatever an earlier round has done is looked at again.
         self._state.unverified |= everything
         made_again, self._made_again = self._made_again, False
+        # Without those of topics that have gone since, of a rollback: nothing of theirs can be done any more.
+        pending = everything.intersection(last.pending)
         if self._found_round < last.round or made_again:
-            return frozenset(last.pending)
+            return pending
         if last.again:
-            return frozenset(last.again)
-        unclear = self._passed_unseen(last) or self._unmanaged_since(last)
+            return everything.intersection(last.again)
+        unclear = self._passed_unseen(last) or self._unmanaged_since(last, pending)
         if unclear and last.way is Way.BARRIER and last.phase is not ResetPhase.VERIFYING:
             # Owners of the others may have gone on from where they were just as well.
-            unclear |= self._unreleased(frozenset(last.pending), last)
+            unclear |= self._unreleased(pending, last)
         if unclear:
             return unclear
         if last.way is Way.UNOWNED and self._watch.may_be_assigned(self._view.group(), everything):
@@ -172,9 +175,7 @@ class Recovery:
             # Committed while nobody had the partitions, or could commit. Who has them next begins at the targets.
             self._view.settled(everything)
         elif last.phase is not ResetPhase.VERIFYING and last.way is not Way.GATED:
-            return self._unreleased(frozenset(last.pending), last) or self._watch.watch(
-                everything, last.way, unseen=everything
-            )
+            return self._unreleased(pending, last) or self._watch.watch(everything, last.way, unseen=everything)
         if last.way is Way.BARRIER:
             # Everybody had rejoined, so who commits to a group that became Empty since has read from the targets on.
             return self._watch.watch(everything, last.way, unseen=everything)
@@ -196,7 +197,7 @@ class Recovery:
             p for p, target in self._state.targets.items() if replaced.get(p, -1) < target < seen.get(p, -1)
         )
 
-    def _unmanaged_since(self, last: Progress) -> Partitions:
+    def _unmanaged_since(self, last: Progress, pending: Partitions) -> Partitions:
         """Behind gates that nobody has looked at after the commit: owners without the agent, who may have come before.
 
         Whoever runs it has obeyed, or begins at the target: unless it was this writer that was interrupted. It has
@@ -206,11 +207,11 @@ class Recovery:
         if last.way is not Way.GATED or last.phase is ResetPhase.VERIFYING:
             return NO_PARTITIONS
         if last.attempt == self._journal.attempt:
-            return frozenset(last.pending)
-        group = self._view.settled(frozenset(last.pending))
+            return pending
+        group = self._view.settled(pending)
         managed = self._kafka.managed_members(self._group_id)
         unmanaged = frozenset(p for m in group.members if m.member_id not in managed for p in m.assignment)
-        return frozenset(last.pending) & (unmanaged | group.hidden(last.pending))
+        return pending & (unmanaged | group.hidden(pending))
 
     def _unreleased(self, pending: Partitions, intent: Progress) -> Partitions:
         """The writer died between its commit and its word that the owners were let go: who may stand where he stood?"""

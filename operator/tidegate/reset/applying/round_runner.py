@@ -8,7 +8,7 @@ from tidegate.kafka.errors import Unavailable
 from tidegate.reset.applying.context import RunContext
 from tidegate.reset.applying.failures import DidNotHold, NeedsAgents
 from tidegate.reset.applying.late_commits import LateCommits
-from tidegate.reset.applying.plan_check import check_topics
+from tidegate.reset.applying.plan_check import check_topics, gone_topics
 from tidegate.reset.applying.recovery import Recovery
 from tidegate.reset.applying.rounds import MAX_ROUNDS, NO_PARTITIONS, Outcome, Partitions, Round
 from tidegate.reset.applying.steps import JoinNotHeld
@@ -68,6 +68,12 @@ class RoundRunner:
         """
         self._claim.confirm()
         self._state.not_held = NO_PARTITIONS
+        if self._state.putting_back:
+            pending = self._of_topics_left(pending)
+            if not pending:
+                # Those that an earlier round has done are to be seen to hold all the same.
+                left = self._state.unverified
+                return Outcome(overwritten=self._watch.watch(left, self._state.way) if left else NO_PARTITIONS)
         self._state.doubtful -= pending
         group, choice = self._choice.choose(pending)
         if not self._state.putting_back:
@@ -141,6 +147,17 @@ class RoundRunner:
             # Their owners go on, and what they commit later no longer tells.
             self._journal.tell_round(ResetPhase.VERIFYING, pending, choice, (), again=outcome.not_held)
         return outcome
+
+    def _of_topics_left(self, pending: Partitions) -> Partitions:
+        """Of a rollback. A topic that is deleted meanwhile has nothing to be rolled back any more, and Kafka takes no
+        commit of its partitions, nor one of others' together with theirs."""
+        gone = gone_topics(self._context, {p.topic for p in pending | self._state.unverified})
+        if not gone:
+            return pending
+        self._commits.leave_out(gone)
+        self._state.targets = {p: o for p, o in self._state.targets.items() if p.topic not in gone}
+        self._state.unverified &= self._state.targets.keys()
+        return pending & self._state.targets.keys()
 
     def _look_before(self) -> None:
         """Only looks until the run's first commit are from before it; later ones may see our own target."""

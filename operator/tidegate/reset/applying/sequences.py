@@ -34,6 +34,7 @@ class Sequences:
     """Carries out a round by a way. ``hold_s``: how long owners are held after they let go (``inFlight``).
 
     ``learned``: called behind closed gates, once it is known where the owners stood, before targets are committed.
+    ``unanswered``: called behind them where it is not known whether the targets can be read, before they are opened.
     """
 
     def __init__(
@@ -47,11 +48,13 @@ class Sequences:
         joins: Joins,
         hold_s: float,
         learned: Callable[[], None] = lambda: None,
+        unanswered: Callable[[], None] = lambda: None,
     ) -> None:
         self._kafka = kafka
         self._gates = gates
         self._limits = limits
         self._learned = learned
+        self._unanswered = unanswered
         self._commits = commits
         self._pace = pace
         self._times = times
@@ -134,7 +137,7 @@ class Sequences:
                 # Before anybody can read from the targets, and not before the gates are closed: an owner beyond a limit
                 # would take it for reached.
                 self._limits.put(round_.pending)
-            self._commits.commit(round_.targets, round_.number)
+            self._commit_behind_gates(round_)
             # Of an application whose producer does not run the agent.
             opened = self._kafka.pending(self._group_id, round_.pending)
             seen = self._steps.committed(round_)
@@ -151,6 +154,14 @@ class Sequences:
         self._note_reopened({p: epoch for p, epoch in epochs.items() if p not in came_since})
         overwritten = frozenset(p for p, target in round_.targets.items() if seen.get(p) != target)
         return Outcome(overwritten=overwritten, unsure=opened | came_since)
+
+    def _commit_behind_gates(self, round_: Round) -> None:
+        try:
+            self._commits.commit(round_.targets, round_.number)
+        except Unavailable:
+            if self._commits.any or self._commits.unsure:
+                self._unanswered()
+            raise
 
     def _note_reopened(self, epochs: Mapping[TopicPartition, int]) -> None:
         """For the record only: how long they stood still, and who goes on."""

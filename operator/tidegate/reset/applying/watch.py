@@ -62,7 +62,11 @@ class TargetWatch:
             return NO_PARTITIONS
         seen = emptied.at_return if emptied is not None else None
         if seen is None:
-            self._pace.until(lambda: self._view.group().has_members, self._tuning.back_limit_s, self._tuning.visible_s)
+            # The targets are committed, and nobody has an old position to go on from: a deadline undoes nothing.
+            with contextlib.suppress(DeadlinePassed):
+                self._pace.until(
+                    lambda: self._view.group().has_members, self._tuning.back_limit_s, self._tuning.visible_s
+                )
             seen = self._view.committed(pending | earlier.keys())
         changed = pending | {p for p, offset in earlier.items() if seen.get(p) != offset}
         targets = {p: self._state.targets[p] for p in changed}
@@ -125,6 +129,13 @@ class TargetWatch:
         """The targets of partitions whose owners may send an old position after they have rejoined."""
         rejoined = self._state.unverified if way in (Way.BARRIER, Way.HANDOVER) else sending
         return {p: self._state.targets[p] for p in rejoined}
+
+    def still_theirs(self, theirs: Partitions, targets: Mapping[TopicPartition, int]) -> Partitions:
+        """Of partitions that owners may have overwritten, those that stand at progress from before: of some it was only
+        not certain that they begin at the target. And an offset that is gone is nobody's progress."""
+        seen, before = self._view.committed(theirs) if theirs else {}, self._state.before
+        old = frozenset(p for p in theirs if Watched(before.get(p), targets[p], seen.get(p)).is_old)
+        return old - (before.keys() - seen.keys())
 
     def may_be_assigned(self, group: Group, partitions: Partitions) -> bool:
         """Whether a consumer may have assigned itself any of them: of a group that has offsets and never had members

@@ -43,6 +43,8 @@ class Progress:
     message: str = ""
     putting_back: str = ""
     """The reason (PascalCase) for which the run's offsets are being put back; empty while it goes forward."""
+    redone: int = 0
+    """Of a round: how many partitions had been done again by then, by all writers of the run, with this round's."""
     claim: int | None = None
     """Under which claim on the group a round is done, by its epoch; ``None``: by a version that knew none."""
     waits_for: str = ""

@@ -34,7 +34,7 @@ class RunResult:
     rounds: int = 0
     redone: int = 0
     """Partitions that had to be done again because an owner overwrote the target, or may have while Kafka was away or
-    the run had no writer; those of earlier writers are not counted."""
+    the run had no writer; by all its writers."""
     standstill: Standstill | None = None
     begun: int | None = None
     """Partitions whose owners are known to go on from the target: by a commit beyond it, or by the agent's word."""

@@ -173,9 +173,19 @@ def keep_limits(store: RunStore, kafka: Kafka, clock: Clock) -> None:
 
 
 def settle(
-    store: RunStore, kafka: Kafka, clock: Clock, *, reason: str, message: str, tuning: Tuning | None = None
+    store: RunStore,
+    kafka: Kafka,
+    clock: Clock,
+    *,
+    reason: str,
+    message: str,
+    overdue: bool = False,
+    tuning: Tuning | None = None,
 ) -> RunResult:
-    """End a run for good, whatever it has done: fence its writer, put back what it committed, store the result."""
+    """End a run for good, whatever it has done: fence its writer, put back what it committed, store the result.
+
+    ``overdue``: for its deadline only, which undoes nothing where all is done and owners' next commits are awaited.
+    """
     attempt = store.begin_attempt()
     run = store.load()
     if run.result is not None:
@@ -185,7 +195,7 @@ def settle(
         store.finish(result, attempt=attempt)
         return result
     reset = group_reset(store, attempt, kafka, clock, tuning)
-    result = reset.take_over(reason, message)
+    result = reset.take_over(reason, message, overdue=overdue)
     store.finish(result, attempt=attempt)
     reset.release()
     return result
