@@ -44,9 +44,16 @@ sys.exit(main(["topics", "--bootstrap-server", "k:1", "--describe", "--command-c
 CALLED: Final = "import sys; from tidegate.cli.main import main; sys.exit(main(sys.argv[1:]))"
 
 
+def as_by_a_shell() -> None:
+    """Whoever runs the tests may ignore signals, as ``nohup`` and what a script puts into the background do."""
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def run(script: str, *arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"PYTHONPATH": str(OPERATOR)} | more.pop("env", {})
-    given = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "timeout": 60} | more
+    given: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "timeout": 60}
+    given |= {"preexec_fn": as_by_a_shell} | more
     return subprocess.run([sys.executable, "-c", script, *arguments], check=False, env=environment, **given)
 
 
