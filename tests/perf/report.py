@@ -1,7 +1,8 @@
 """How a benchmark reports: a table for people, ``build/bench/<name>.json`` for everything else.
 
-``{"name", "unit", "lower_is_better", "rows": [{"case", "ours", "anchor", "ratio", "runs"}]}``; ``ours`` and ``anchor``
-are medians, a ``ratio`` above 1 means that ours is better.
+``{"name", "unit", "lower_is_better", "rows": [{"case", "ours", "anchor", "ratio", "runs", "spread"}]}``; ``ours`` and
+``anchor`` are medians, a ``ratio`` above 1 means that ours is better. ``spread``: of ours and of the anchor's, half the
+distance between the quartiles in percent of the median; a ratio that is closer to 1 than that may be chance.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,6 +57,7 @@ class Report:
                     "anchor": round(median(row.anchor), 4),
                     "ratio": self.ratio(row),
                     "runs": len(row.ours),
+                    "spread": f"{_spread(row.ours)} / {_spread(row.anchor)}",
                     **row.extra,
                 }
                 for row in self.rows
@@ -64,8 +66,16 @@ class Report:
 
     def table(self) -> str:
         extra = list(dict.fromkeys(key for row in self.rows for key in row.extra))
-        head = ["case", f"tidegate ({self.unit})", f"{self.anchor} ({self.unit})", "ratio", "runs", *extra]
-        keys = ("case", "ours", "anchor", "ratio", "runs", *extra)
+        head = [
+            "case",
+            f"tidegate ({self.unit})",
+            f"{self.anchor} ({self.unit})",
+            "ratio",
+            "runs",
+            "spread (%)",
+            *extra,
+        ]
+        keys = ("case", "ours", "anchor", "ratio", "runs", "spread", *extra)
         lines = [head, *([_shown(row.get(key, "")) for key in keys] for row in self.as_json()["rows"])]
         widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
         rows = ["| " + " | ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)) + " |" for line in lines]
@@ -82,6 +92,13 @@ class Report:
         temporary.replace(path)
         print(f"\n{self.name}: medians; ratio > 1 means tidegate is better\n{self.table()}\n-> {path}", flush=True)
         return path
+
+
+def _spread(values: Sequence[float]) -> str:
+    if len(values) < 2 or not median(values):
+        return "–"
+    lower, _, upper = quantiles(values, n=4, method="inclusive")
+    return f"{100 * (upper - lower) / 2 / abs(median(values)):.1f}"
 
 
 def _shown(value: Any) -> str:
