@@ -48,6 +48,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "tidegate.kube.answers:is_of_ending_namespace": _ERROR,
     "tidegate.kube.answers:message_of": _ERROR,
     "tidegate.kube.kubeconfig:_configurations": _USERS,
+    "tidegate.kube.kubeconfig:current_context": _USERS,
     "tidegate.kube.client:KubeClient.secret": "base64 that the API server has written",
     "tidegate.kube.lease_client:_time": _SERVERS_TIME,
     "tidegate.kube.requests:_lines": "lines of JSON that the API server has written, whatever their texts say",
