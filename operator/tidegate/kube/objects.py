@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from typing import Any, Final, cast
 
-from tidegate.kube.ports import Kind, Kube, KubeEvent, NotFound, Object, name_of, namespace_of, uid_of
+from tidegate.kube.ports import (
+    Kind,
+    Kube,
+    KubeEvent,
+    KubeFailure,
+    NotFound,
+    Object,
+    label_of,
+    name_of,
+    namespace_of,
+    uid_of,
+)
 from tidegate.texts import Texts
 from tidegate.threads import in_thread
+
+_log = logging.getLogger(__name__)
 
 _texts: Final = Texts()
 
@@ -20,6 +34,16 @@ async def newest_of(kube: Kube, executor: Executor, kind: Kind, body: Object) ->
     except NotFound:
         return None
     return newest if uid_of(newest) == uid_of(body) else None
+
+
+async def is_surely_gone(kube: Kube, executor: Executor, kind: Kind, body: Object) -> bool:
+    """Whether an object is gone, so that its Spark job is to be ended. Where nobody can tell it is not: the job then
+    ends by itself."""
+    try:
+        return await newest_of(kube, executor, kind, body) is None
+    except KubeFailure as failure:
+        _log.warning("%s: %s; its job ends by itself where it is gone", label_of(body), failure)
+        return False
 
 
 def lean_of(body: Object) -> Object:

@@ -19,11 +19,11 @@ from tidegate.jobs.errors import RunnerFailure
 from tidegate.jobs.mounts import JobPlaces
 from tidegate.jobs.runner import Launch, Runner, RunnerState
 from tidegate.jobs.settings import SparkSettings
+from tidegate.kube.objects import is_surely_gone
 from tidegate.kube.ports import (
     BACKUPS,
     Conflict,
     Kube,
-    KubeFailure,
     NotFound,
     NotOwned,
     Object,
@@ -180,25 +180,14 @@ class Attempts:
         memory = self._memories.pop(uid_of(body), None)
         if memory is None or memory.document is None or not memory.document.is_under_way:
             return
-        if self._parts.runner is None or not await self._is_gone(body):
+        if self._parts.runner is None or not await is_surely_gone(
+            self._parts.kube, self._parts.executor, BACKUPS, body
+        ):
             return
         try:
             await in_thread(self._parts.patient_executor, self._parts.runner.stop, _by_name(memory, memory.document))
         except (RunnerFailure, TimeoutError) as failure:
             _log.warning("%s: %s; its job ends by itself", label_of(body), failure)
-
-    async def _is_gone(self, body: Object) -> bool:
-        """Where nobody can tell, it is not: its job then ends by itself."""
-        try:
-            found = await in_thread(
-                self._parts.executor, self._parts.kube.get, BACKUPS, namespace_of(body), name_of(body)
-            )
-        except NotFound:
-            return True
-        except KubeFailure as failure:
-            _log.warning("%s: %s; its job ends by itself where it is gone", label_of(body), failure)
-            return False
-        return uid_of(found) != uid_of(body)
 
     async def _stopped(self, memory: Memory, document: Document) -> bool:
         """Whether the job is gone; stopping it goes on in a thread, and passes look in on it."""

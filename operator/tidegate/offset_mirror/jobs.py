@@ -21,6 +21,7 @@ from tidegate.jobs.errors import RunnerFailure
 from tidegate.jobs.runner import Launch, Runner, RunnerState
 from tidegate.jobs.settings import SparkSettings
 from tidegate.kafka.errors import Unavailable
+from tidegate.kube.objects import is_surely_gone
 from tidegate.kube.ports import MIRRORS, Kube, KubeFailure, NotFound, Object, label_of, name_of, namespace_of, uid_of
 from tidegate.offset_mirror.order import (
     BadOrder,
@@ -248,7 +249,7 @@ class MirrorJobs:
         """Where it is gone, its documents and its SparkApplication go with it, and a job of this machine is ended.
         Where it is there, another operator looks after it from now on, and after its job."""
         memory = self._memories.pop(uid_of(body), None)
-        if not await self._is_gone(body):
+        if not await is_surely_gone(self._parts.kube, self._parts.executor, MIRRORS, body):
             return
         told = (body.get("status") or {}).get("job") or {}
         launch = memory.order.launch if memory is not None and memory.order is not None else str(told.get("name") or "")
@@ -258,19 +259,6 @@ class MirrorJobs:
                 await in_thread(self._parts.patient_executor, self._parts.runner.stop, named)
             except (RunnerFailure, TimeoutError) as failure:
                 _log.warning("%s: %s; its job ends by itself", label_of(body), failure)
-
-    async def _is_gone(self, body: Object) -> bool:
-        """Where nobody can tell, it is not: its job then ends by itself."""
-        try:
-            found = await in_thread(
-                self._parts.executor, self._parts.kube.get, MIRRORS, namespace_of(body), name_of(body)
-            )
-        except NotFound:
-            return True
-        except KubeFailure as failure:
-            _log.warning("%s: %s; its job ends by itself where it is gone", label_of(body), failure)
-            return False
-        return uid_of(found) != uid_of(body)
 
     async def _ended(self, memory: _Memory, launch: str) -> bool:
         """Whether the job was ended, or could not be: its tasks end by themselves then, and until then do no harm.
