@@ -3,6 +3,7 @@ Kubernetes client, which takes longer to import than most commands take."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -60,17 +61,9 @@ def current_context(environment: Mapping[str, str]) -> str | None:
     """
     found: list[Mapping[str, Any]] = []
     for path in files(environment):
-        try:
-            read = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
+        read = _read(path)
+        if read is None:
             continue
-        except OSError as error:
-            raise Unreadable(f"{path} can't be read: {error.strerror}") from error
-        except (ValueError, yaml.YAMLError) as error:
-            # What yaml says quotes the line that it fails on, which may be a token.
-            raise Unreadable(f"{path} is no YAML{_line_of(error)}") from error
-        if not isinstance(read, Mapping):
-            raise Unreadable(f"{path} is no kubeconfig: it is empty, or no mapping")
         for name, member in _LISTS.items():
             if not _is_list_of(member, read.get(name)):
                 raise Unreadable(f"{path} is no kubeconfig: {name} has to be a list, each with a name and a {member}")
@@ -98,13 +91,28 @@ def _current(found: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _configurations(environment: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
+    """What can be read of them."""
     for path in files(environment):
-        try:
-            read = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, yaml.YAMLError):
-            continue
-        if isinstance(read, Mapping):
-            yield read
+        with contextlib.suppress(Unreadable):
+            read = _read(path)
+            if read is not None:
+                yield read
+
+
+def _read(path: Path) -> Mapping[str, Any] | None:
+    """``None``: it is not there. Raises ``Unreadable``."""
+    try:
+        read = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise Unreadable(f"{path} can't be read: {error.strerror}") from error
+    except (ValueError, yaml.YAMLError) as error:
+        # What yaml says quotes the line that it fails on, which may be a token.
+        raise Unreadable(f"{path} is no YAML{_line_of(error)}") from error
+    if not isinstance(read, Mapping):
+        raise Unreadable(f"{path} is no kubeconfig: it is empty, or no mapping")
+    return read
 
 
 def _entries(value: Any) -> Iterator[Mapping[str, Any]]:
