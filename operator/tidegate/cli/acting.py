@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tidegate.cli.errors import CommandFailed, UsageError
@@ -109,7 +110,8 @@ def create(kube: Creating, kind: Kind, asked: Mapping[str, Any], options: argpar
     return made
 
 
-_TRIES: Final = 20
+TRIES: Final = 20
+"""How often a change is tried again where the object was changed meanwhile."""
 
 
 def delete(kube: KubeClient, kind: Kind, body: Object, check: Callable[[Object], object]) -> None:
@@ -120,7 +122,7 @@ def delete(kube: KubeClient, kind: Kind, body: Object, check: Callable[[Object],
     from tidegate.kube.ports import NotFound, name_of, namespace_of, uid_of
 
     newest: Object = body
-    for _ in range(_TRIES):
+    for _ in range(TRIES):
         check(newest)
         if kube.remove(kind, newest):
             return
@@ -131,3 +133,31 @@ def delete(kube: KubeClient, kind: Kind, body: Object, check: Callable[[Object],
         if uid_of(newest) != uid_of(body):
             raise CommandFailed(f"{kind.kind} {name_of(body)} is gone, and another one has its name: look at it first")
     raise CommandFailed(f"{kind.kind} {name_of(body)} changes all the time, and is not deleted: try again")
+
+
+class Several:
+    """What a command does to several objects: what fails of one is told, and keeps nothing from the others."""
+
+    def __init__(self, kind: Kind, screen: Screen) -> None:
+        self._kind, self._screen = kind, screen
+        self.failed = 0
+
+    def label(self, body: Object) -> str:
+        return f"{self._kind.kind} {visible(str(body['metadata']['name']))}"
+
+    @contextmanager
+    def one(self, body: Object) -> Iterator[None]:
+        from tidegate.kube.ports import KubeFailure
+
+        try:
+            yield
+        except (CommandFailed, KubeFailure) as failure:
+            self._screen.note(f"{self.label(body)}: {visible(str(failure))}")
+            self.failed += 1
+
+    def check(self, all_of_them: int, done: str) -> None:
+        """Raises ``CommandFailed`` where something has failed."""
+        if self.failed:
+            raise CommandFailed(
+                f"{self.failed} of {all_of_them} {self._kind.kind}(s) could not be {done}, or not in time"
+            )

@@ -12,6 +12,9 @@ from typing import Final, TextIO
 
 from tidegate.cli.screen import Screen
 
+INTERRUPTED: Final = 128 + signal.SIGINT
+"""As a shell has it of a program that Ctrl-C has ended."""
+
 READER_GONE: Final = 128 + signal.SIGPIPE
 """As a shell has it of a program that a pipe's end has ended, which ``set -o pipefail`` shows."""
 

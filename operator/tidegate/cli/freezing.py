@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from tidegate.cli.acting import add_waiting, carried_out, found, timeout_of
+from tidegate.cli.acting import TRIES, Several, add_waiting, carried_out, found, timeout_of
 from tidegate.cli.errors import CommandFailed, Parser, UsageError
 from tidegate.cli.reaching import add_kubernetes, namespace_of_options
 from tidegate.cli.screen import Screen
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from tidegate.kube.client import KubeClient
     from tidegate.kube.ports import Object
 
-_TRIES: Final = 20
 _UNKNOWN: Final = "unknown"
 
 
@@ -140,36 +139,28 @@ def _one_of(kube: KubeClient, options: argparse.Namespace, timeout_s: float, way
 def _all_of(kube: KubeClient, options: argparse.Namespace, timeout_s: float, way: _Way, screen: Screen) -> bool:
     """First all are asked for, and then waited for: with one that fails the others are frozen all the same."""
     from tidegate.clock import SystemClock
-    from tidegate.kube.ports import CONNECTIONS, KubeFailure, name_of
+    from tidegate.kube.ports import CONNECTIONS, name_of
 
     bodies = sorted(kube.list(CONNECTIONS), key=name_of)
     if not bodies:
         raise CommandFailed(f"there is no KafkaConnection in namespace {namespace_of_options(options)}")
-    wish, clock = way.wish(kube), SystemClock()
-    asked, failed, end = [], 0, clock.monotonic() + timeout_s
+    wish, clock, several = way.wish(kube), SystemClock(), Several(CONNECTIONS, screen)
+    asked, end = [], clock.monotonic() + timeout_s
     for first in bodies:
-        try:
+        with several.one(first):
             body, why_not = _set(kube, first, way, wish)
-        except (CommandFailed, KubeFailure) as failure:
-            screen.note(f"{_labelled(first)}: {visible(str(failure))}")
-            failed += 1
-            continue
-        if why_not:
-            screen.note(f"{_labelled(body)}: {visible(why_not)}")
-        elif way.command == "thaw":
-            screen.note(f"{_labelled(body)}: it was frozen{visible(_by(first['spec']['freeze']))}")
-        if not why_not or way.command == "freeze":
-            asked.append(body)
+            if why_not:
+                screen.note(f"{several.label(body)}: {visible(why_not)}")
+            elif way.command == "thaw":
+                screen.note(f"{several.label(body)}: it was frozen{visible(_by(first['spec']['freeze']))}")
+            if not why_not or way.command == "freeze":
+                asked.append(body)
     for body in asked:
-        try:
+        with several.one(body):
             if not options.no_wait:
-                _wait(kube, body, way.step, max(0.0, end - clock.monotonic()), screen, f"{_labelled(body)}: ")
+                _wait(kube, body, way.step, max(0.0, end - clock.monotonic()), screen, f"{several.label(body)}: ")
             _show(body, way, screen)
-        except (CommandFailed, KubeFailure) as failure:
-            screen.note(f"{_labelled(body)}: {visible(str(failure))}")
-            failed += 1
-    if failed:
-        raise CommandFailed(f"{failed} of {len(bodies)} KafkaConnection(s) could not be {way.done}, or not in time")
+    several.check(len(bodies), way.done)
     return True
 
 
@@ -183,7 +174,7 @@ def _set(kube: KubeClient, body: Object, way: _Way, wish: dict[str, str] | None)
     from tidegate.kube.ports import CONNECTIONS, Conflict, name_of, namespace_of, uid_of
 
     first = body
-    for _ in range(_TRIES):
+    for _ in range(TRIES):
         if why_not := way.why_not(body):
             return body, why_not
         try:
@@ -217,10 +208,6 @@ def _wait(
 
 def _show(body: Object, way: _Way, screen: Screen) -> None:
     screen.show(f"kafkaconnection.tidegate.io/{visible(str(body['metadata']['name']))} {way.done}\n")
-
-
-def _labelled(body: Object) -> str:
-    return f"KafkaConnection {visible(str(body['metadata']['name']))}"
 
 
 def frozen_step(body: Object) -> Step:

@@ -11,15 +11,13 @@ from typing import Final
 
 from tidegate import __version__
 from tidegate.cli.commands import COMMANDS, usage
-from tidegate.cli.ending import arrived, interruptible
+from tidegate.cli.ending import INTERRUPTED, arrived, interruptible
 from tidegate.cli.errors import UsageError
 from tidegate.cli.screen import Screen
 from tidegate.printable import visible
 
 BAD_USAGE: Final = 1
 """As Kafka's tools have it; not the 2 of most programs."""
-
-INTERRUPTED: Final = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from tidegate.cli.acting import add_making, add_waiting, carried_out, create, found, printed, timeout_of
+from tidegate.cli.acting import TRIES, add_making, add_waiting, carried_out, create, found, printed, timeout_of
 from tidegate.cli.errors import CommandFailed, Parser, UsageError
 from tidegate.cli.reaching import add_kubernetes, namespace_of_options
 from tidegate.cli.screen import Screen
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from tidegate.kube.client import KubeClient
     from tidegate.kube.ports import Object
     from tidegate.resources.mirror_failover import MirrorFailover
-
-_TRIES: Final = 20
 
 
 def failover_parser() -> argparse.ArgumentParser:
@@ -71,7 +69,7 @@ def _asked_for(kube: KubeClient, options: argparse.Namespace) -> Object:
     """The OffsetMirror, with the failover in its spec. Raises ``CommandFailed`` and ``KubeFailure``."""
     from tidegate.kube.ports import MIRRORS, Conflict
 
-    for _ in range(_TRIES):
+    for _ in range(TRIES):
         body = found(kube, MIRRORS, options, options.name)
         before = body["spec"].get("failover")
         wanted = {"acceptLoss": options.accept_loss or bool((before or {}).get("acceptLoss"))}

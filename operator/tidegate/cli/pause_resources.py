@@ -8,9 +8,19 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from tidegate.cli.acting import add_making, add_waiting, carried_out, create, delete, found, timeout_of
+from tidegate.cli.acting import (
+    TRIES,
+    Several,
+    add_making,
+    add_waiting,
+    carried_out,
+    create,
+    delete,
+    found,
+    timeout_of,
+)
 from tidegate.cli.errors import CommandFailed, Parser, UsageError
 from tidegate.cli.reaching import add_kubernetes, connection_ref, dumped, namespace_of_options
 from tidegate.cli.screen import Screen
@@ -20,8 +30,6 @@ if TYPE_CHECKING:
     from tidegate.clock import Clock
     from tidegate.kube.client import KubeClient
     from tidegate.kube.ports import Object
-
-_TRIES: Final = 20
 
 
 def pause_parser() -> argparse.ArgumentParser:
@@ -161,33 +169,22 @@ def run_resume(arguments: Sequence[str], screen: Screen) -> int:
     def act(kube: KubeClient) -> bool:
         # All of them are there before anything is done to one, and all are asked for before one is waited for.
         from tidegate.clock import SystemClock
-        from tidegate.kube.ports import PAUSES, KubeFailure
+        from tidegate.kube.ports import PAUSES
 
-        clock = SystemClock()
+        clock, several = SystemClock(), Several(PAUSES, screen)
         bodies = [found(kube, PAUSES, options, name) for name in dict.fromkeys(options.name)]
-        failed, end = 0, clock.monotonic() + timeout_s
+        end = clock.monotonic() + timeout_s
         asked: list[Object] = []
         for body in bodies:
-            try:
+            with several.one(body):
                 asked.append(_asked_to_resume(kube, body, options))
-            except (CommandFailed, KubeFailure) as failure:
-                screen.note(f"{_labelled(body)}: {visible(str(failure))}")
-                failed += 1
         for body in asked:
-            try:
+            with several.one(body):
                 _await_resumed(kube, body, options, clock, max(0.0, end - clock.monotonic()), screen)
-            except (CommandFailed, KubeFailure) as failure:
-                screen.note(f"{_labelled(body)}: {visible(str(failure))}")
-                failed += 1
-        if failed:
-            raise CommandFailed(f"{failed} of {len(bodies)} ConsumerGroupPause(s) could not be resumed, or not in time")
+        several.check(len(bodies), "resumed")
         return True
 
     return carried_out("tidegate resume", options, act, screen)
-
-
-def _labelled(body: Object) -> str:
-    return f"ConsumerGroupPause {visible(str(body['metadata']['name']))}"
 
 
 def _asked_to_resume(kube: KubeClient, body: Object, options: argparse.Namespace) -> Object:
@@ -198,7 +195,7 @@ def _asked_to_resume(kube: KubeClient, body: Object, options: argparse.Namespace
         delete(kube, PAUSES, body, lambda _: None)
         return body
     newest = body
-    for _ in range(_TRIES):
+    for _ in range(TRIES):
         try:
             return kube.change_spec(PAUSES, newest, {"suspend": True})
         except Conflict:

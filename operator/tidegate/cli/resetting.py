@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final, NoReturn, TypeVar, assert_never
 
 from tidegate.audit.records import Actor, Attribution, AuditTopic
+from tidegate.cli.ending import INTERRUPTED
 from tidegate.cli.errors import CommandFailed, UsageError, in_the_tools_words
 from tidegate.cli.java_text import parse_datetime, parse_duration
 from tidegate.cli.options import Options, Scenario, TopicArgument
@@ -62,7 +63,6 @@ DEADLINE: Final = timedelta(minutes=15)
 REASON: Final = "Interrupted"
 """Of a run that is ended by hand."""
 
-INTERRUPTED: Final = 130
 _MAX_OFFSET: Final = 2**63 - 1
 
 
