@@ -156,12 +156,12 @@ class ConnectionWatch:
             # What was not asked for before has not just been made because it is seen now.
             self._asked, self._looked_s = wished.names, None
         began = self._parts.clock.monotonic()
-        failed = True
         try:
             told = await asyncio.get_running_loop().run_in_executor(self._poller, self._looking.poll, wished.names)
-            failed = False
-        finally:
-            self._parts.metrics.polled(self._name, self._parts.clock.monotonic() - began, failed=failed)
+        except KafkaFailure:
+            self._parts.metrics.polled(self._name, self._parts.clock.monotonic() - began, failed=True)
+            raise
+        self._parts.metrics.polled(self._name, self._parts.clock.monotonic() - began, failed=False)
         look = Look(self._parts.clock.monotonic(), self.sizes, self._looked_s)
         if told is not None:
             self.sightings.note(self.sizes, told, look.at_s)

@@ -6,7 +6,7 @@ import asyncio
 import json
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from support.fake_kafka import START, FakeClock, FakeKafka
+from support.fake_kafka import START, FakeClock, FakeKafka, FakeTopicWatch
 from support.fake_kube import FakeKube
 from support.live import live_of
 from tidegate.connection.control_topics import TopicsOfConnections
@@ -452,6 +452,24 @@ def test_a_broker_that_fails_delays_and_loses_nothing(world: World) -> None:
 
     assert world.kafka.committed(GROUP, new(2)) == {TopicPartition("orders", 2): 0}
     assert world.counted("tidegate_discovery_polls_total", connection="ns/kafka", outcome="failed") == 2
+
+
+def test_a_look_that_is_ended_with_the_operator_is_not_counted_as_failed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looking, ended = threading.Event(), threading.Event()
+
+    def poll(_watch: FakeTopicWatch, _topics: Collection[str] | None = None) -> None:
+        looking.set()
+        assert ended.wait(WITHIN_S)
+
+    with world.operator() as operator:
+        operator.first()
+        monkeypatch.setattr(FakeTopicWatch, "poll", poll)
+        assert operator.run(asyncio.to_thread(looking.wait, WITHIN_S))
+    ended.set()
+
+    assert not world.counted("tidegate_discovery_polls_total", connection="ns/kafka", outcome="failed")
 
 
 def test_an_owner_that_was_too_early_is_sent_back_once_no_reset_is_under_way(world: World) -> None:
