@@ -31,7 +31,7 @@ from support.operator_process import OperatorProcess, Resources, until
 from tidegate.reset.config_map_store import ConfigMapRunStore
 from tidegate.reset.model.result import RunResult
 
-CI_SEEDS = 20
+CI_SEEDS = 12
 AT_ONCE = 4
 RATE = 25
 DEADLINE = "9m"

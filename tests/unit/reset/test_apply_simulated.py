@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
@@ -430,7 +430,16 @@ def _steps(calls: list[str]) -> list[int]:
     return sorted({n for numbers in places.values() for n in (*numbers[:3], *numbers[-2:])})
 
 
-@pytest.mark.parametrize("kind", [*KINDS, GO, GO_OFTEN], ids=lambda k: k.name)
+LIKE_ANOTHER = ("eager-java", "eager-not-waiting", "consumer-not-waiting", "before-kip-429", "static", "managed-cooperative")
+"""Kinds that take nearly all steps of another one. Tests that try every step of a run try these nightly."""
+
+
+def _each(kinds: Iterable[Kind]) -> list[Any]:
+    """As parameters."""
+    return [pytest.param(k, id=k.name, marks=[pytest.mark.nightly] * (k.name in LIKE_ANOTHER)) for k in kinds]
+
+
+@pytest.mark.parametrize("kind", _each([*KINDS, GO, GO_OFTEN]))
 def test_a_writer_may_die_at_any_step(kind: Kind, tmp_path: Path) -> None:
     calls = _calls_of_a_whole_run(kind, tmp_path / "whole")
     twice = set()
@@ -466,7 +475,7 @@ CLASSIC_KINDS = [k for k in [*KINDS, GO, GO_OFTEN] if k.protocol is GroupType.CL
 ABSENT = ("eager", "static", "before-kip-429", "cooperative-go", "cooperative-go-often")
 
 
-@pytest.mark.parametrize("kind", [k for k in CLASSIC_KINDS if k.name in ABSENT], ids=lambda k: k.name)
+@pytest.mark.parametrize("kind", _each(k for k in CLASSIC_KINDS if k.name in ABSENT))
 @pytest.mark.parametrize("standstill_s", [2, 12])
 def test_a_writer_may_die_while_a_member_does_not_rejoin(kind: Kind, standstill_s: float, tmp_path: Path) -> None:
     def world_at(name: str) -> World:
@@ -501,7 +510,7 @@ AWAY = (
 )
 
 
-@pytest.mark.parametrize("kind", [k for k in (*KINDS, GO_OFTEN) if k.name in AWAY], ids=lambda k: k.name)
+@pytest.mark.parametrize("kind", _each(k for k in (*KINDS, GO_OFTEN) if k.name in AWAY))
 def test_kafka_may_be_away_at_any_step(kind: Kind, tmp_path: Path) -> None:
     """For 20 s, and to this writer only, so the owners go on meanwhile. What was verified is not applied again."""
     world = World(kind, tmp_path / "whole")
