@@ -430,7 +430,14 @@ def _steps(calls: list[str]) -> list[int]:
     return sorted({n for numbers in places.values() for n in (*numbers[:3], *numbers[-2:])})
 
 
-LIKE_ANOTHER = ("eager-java", "eager-not-waiting", "consumer-not-waiting", "before-kip-429", "static", "managed-cooperative")
+LIKE_ANOTHER = (
+    "eager-java",
+    "eager-not-waiting",
+    "consumer-not-waiting",
+    "before-kip-429",
+    "static",
+    "managed-cooperative",
+)
 """Kinds that take nearly all steps of another one. Tests that try every step of a run try these nightly."""
 
 
