@@ -8,10 +8,12 @@ from datetime import UTC
 import pytest
 
 from contract.kafka_worlds import FakeWorld, RealWorld, World, new_group, until
+from support.fake_offset_retention import FakeOffsetRetention
 from tidegate.kafka.errors import GroupNotEmpty, OutcomeUnknown, Unavailable
 from tidegate.kafka.model import GroupType, Offsets, TopicPartition
 from tidegate.kafka.offset_records import GroupLog
 from tidegate.kafka.offset_retention import Commit, OffsetRetention
+from tidegate.kafka_client.offset_retention import KafkaOffsetRetention
 
 HOUR_MS = 3_600_000
 SKEW_MS = 5_000
@@ -117,6 +119,25 @@ def test_an_offset_that_was_moved_meanwhile_is_left_alone(world: World) -> None:
 
     assert done == {still}
     assert world.kafka.committed(group_id) == {moved: 10, still: 2, new: 30}
+
+
+def test_an_offset_that_is_deleted_in_that_moment_stays_deleted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic, group_id = world.create_topic(2), new_group()
+    deleted, still = (TopicPartition(topic, n) for n in range(2))
+    commit(world, group_id, {deleted: 1, still: 2})
+
+    def delete(*_: object) -> None:
+        world.kafka.writer(group_id, transaction_timeout_s=20).delete(group_id, [deleted])
+
+    retention = world.kafka.retention
+    if isinstance(retention, KafkaOffsetRetention):
+        monkeypatch.setattr(retention, "_refuse", delete)  # asked after the look, before the commit
+    elif isinstance(retention, FakeOffsetRetention):
+        retention.between.append(delete)
+
+    assert keep(retention, group_id, deleted, still) == {still}
+
+    assert world.kafka.committed(group_id) == {still: 2}
 
 
 def test_a_partition_that_is_gone_is_left_out(world: World) -> None:

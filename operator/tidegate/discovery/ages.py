@@ -62,13 +62,14 @@ class Ages:
             absent_ms = self.time.earliest_ms(look.before_s)
         return PartitionSeen(self.time.latest_ms(look.at_s), absent_ms)
 
-    def lacking(self, topic: str, known: KnownTopic) -> dict[PartitionKey, PartitionSeen]:
-        """What the control topic has to be told of a topic's settled partitions.
+    def lacking(self, topic: str, known: KnownTopic, partitions: int) -> dict[PartitionKey, PartitionSeen]:
+        """What the control topic has to be told of a topic's settled partitions. ``partitions``: how many it has, since
+        what is settled comes from a ConfigMap, which may say anything.
 
         Of those that were there at first the highest stands for all below it: every agent reads every record, and a
         cluster may have ten and more times as many partitions as topics.
         """
-        keys = [PartitionKey(topic, known.topic_id, number) for number in range(known.settled)]
+        keys = [PartitionKey(topic, known.topic_id, number) for number in range(min(known.settled, partitions))]
         untold = [key for key in keys if key not in self.written]
         told = {key: self.seen[key] for key in untold if key in self.seen}
         first = [key for key in untold if key not in told]

@@ -185,6 +185,11 @@ class DiscoveryFeature:
             return self.without(whole.status), ()
         return together(whole), ()
 
+    async def let_go(self, policy: PolicyView) -> bool:
+        await self.forget(policy.key)
+        await policy.memory.note(PART, None)
+        return True
+
     async def forget(self, key: str) -> None:
         self._parts.observer.drop(key)
         await self._unguard(key)

@@ -64,8 +64,8 @@ def _row(known: KnownTopic) -> list[Any]:
 
 def _known(row: Sequence[Any]) -> KnownTopic:
     before = tuple(str(row[3]).split()) if len(row) > 3 else ()
-    known = KnownTopic(str(row[0]), _whole(row[1]), _whole(row[2]), before)
-    return known.settle([_whole(number) for number in row[4]]) if len(row) > 4 else known
+    known = KnownTopic(str(row[0]), _partitions(row[1]), _partitions(row[2]), before)
+    return known.settle([_partitions(number) for number in row[4]]) if len(row) > 4 else known
 
 
 def decode(document: Mapping[str, Any]) -> Remembered:
@@ -73,7 +73,7 @@ def decode(document: Mapping[str, Any]) -> Remembered:
     try:
         topics = {str(name): _known(row) for name, row in document["topics"].items()}
         selection, allowed = document["selection"], document.get("allowed")
-        gone = {str(topic_id): _whole(known) for topic_id, known in document.get("gone", {}).items()}
+        gone = {str(topic_id): _partitions(known) for topic_id, known in document.get("gone", {}).items()}
         return Remembered(
             DiscoveryState(bool(document["finished"]), topics, gone),
             None if selection is None else tuple(map(str, selection)),
@@ -85,9 +85,14 @@ def decode(document: Mapping[str, Any]) -> Remembered:
         raise ValueError(f"not what discovery remembers: {error!r}") from error
 
 
-def _whole(value: object) -> int:
-    if type(value) is not int or not 0 <= value < 2**63:
-        raise ValueError("a number is not a whole one from 0 on")
+def _partitions(value: object) -> int:
+    """As many as a topic can have: Kafka's numbers have 32 bits."""
+    return _whole(value, 2**31)
+
+
+def _whole(value: object, limit: int = 2**53) -> int:
+    if type(value) is not int or not 0 <= value < limit:
+        raise ValueError("a number is not a whole one from 0 on, or is too large")
     return value
 
 

@@ -371,7 +371,8 @@ class ConnectionWatch:
                 if is_there and (most is None or known.settled > most.settled):
                     settled[name] = known
         for name, known in settled.items():
-            self._unwritten |= self._ages.lacking(name, known)
+            partitions = max(self.topics[name].partitions, self.sizes.get(known.topic_id, 0))
+            self._unwritten |= self._ages.lacking(name, known, partitions)
         for key in self._ages.written:
             topic = self.topics.get(key.topic)
             if topic is not None and topic.topic_id != key.topic_id:

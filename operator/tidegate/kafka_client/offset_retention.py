@@ -22,6 +22,7 @@ from tidegate.kafka_client.librdkafka import failure, silent_logger
 from tidegate.kafka_client.log_offsets import EARLIEST, LATEST, LogOffsets
 from tidegate.kafka_client.offset_requests import (
     commits_of,
+    delete_offsets,
     offset_commit_request,
     offset_fetch_request,
     stable_commits_of,
@@ -195,12 +196,17 @@ class KafkaOffsetRetention:
             what=what,
         )
         committed = _committed(answer, group_id, what)
-        just_before = _commits(commits_of(fetched)).offsets
+        before = _commits(commits_of(fetched))
+        just_before = before.offsets
+        deleted = {p for p in committed & found.keys() if p not in just_before and p not in before.pending}
+        if deleted:
+            # Somebody deleted it in that moment, and ours has brought it back: it is to be gone.
+            delete_offsets(self._wire, group_id, deleted)
         overtaken = {p: just_before[p] for p in committed if just_before.get(p, found.get(p)) != found.get(p)}
         if overtaken:
             # Somebody committed in that moment, and ours has come on top: theirs has to stand.
             self.commit(group_id, overtaken, {p: still[p] for p in overtaken}, retention_ms=retention_ms)
-        return committed - overtaken.keys()
+        return committed - overtaken.keys() - deleted
 
 
 def _settings(config: Mapping[str, str]) -> RetentionSettings:

@@ -21,6 +21,7 @@ from tidegate.resources.conditions import (
     Conditions,
     ConditionStatus,
     Refusal,
+    is_true,
     ready,
     reconciling,
     stalled,
@@ -66,12 +67,22 @@ class Draft:
         self._set(stalled(self.status.conditions, reason=reason, message=message, **self._stamp()))
 
     def stuck_after_all(self, reason: str, message: str) -> None:
-        """The same, whatever was said in this pass: what was so before the pass has not changed in between."""
+        """The same, whatever was said in this pass."""
+        self._unsay()
+        self.stuck(reason, message)
+
+    def not_ready_after_all(self, reason: str, message: str) -> None:
+        """Something has still to come, where only that it is well was said in this pass."""
+        if is_true(self.status.conditions, READY):
+            self._unsay()
+            self.moving(reason, message)
+
+    def _unsay(self) -> None:
+        """What was so before the pass has not changed in between."""
         said = {c.type: c for c in self.status.conditions if c.type not in _SUMMARY}
         said |= {c.type: c for c in self._before if c.type in _SUMMARY}
         order = dict.fromkeys([*(c.type for c in self._before), *said])
         self._set(tuple(said[each] for each in order if each in said))
-        self.stuck(reason, message)
 
     def well(self, reason: str, message: str) -> None:
         self._set(ready(self.status.conditions, reason=reason, message=message, **self._stamp()))

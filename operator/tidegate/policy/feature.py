@@ -159,6 +159,15 @@ class GroupFeature(Feature, Protocol):
         to be remembered of each, which does not wait for its turn."""
         ...
 
+    async def let_go(self, policy: PolicyView) -> bool:
+        """Another policy has this of the group by now, or nobody asks for it: take back what was offered, and forget
+        what is known, also beyond this process: it would be out of date should it be this one's turn again.
+
+        Whether that is done; if not, it is asked for again. Costs next to nothing where there is nothing. Raises
+        ``KubeFailure``.
+        """
+        ...
+
     def without(self, status: PolicyStatus) -> PolicyStatus:
         """The status without what this feature says in it."""
         ...

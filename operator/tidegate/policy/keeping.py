@@ -14,6 +14,7 @@ from tidegate.connection.observer import NotLookedAt
 from tidegate.connection.read_only import observes
 from tidegate.connection.sharing import NO_USABLE_CONNECTION, is_foreign, not_usable
 from tidegate.kafka.errors import KafkaFailure
+from tidegate.kafka.names import is_allowed
 from tidegate.kube.ports import Conflict, EventType, KubeFailure, NotOwned, Object, label_of, uid_of
 from tidegate.offset_reset.passes import ResetPasses
 from tidegate.policy.draft import Draft
@@ -23,6 +24,7 @@ from tidegate.policy.memory import GroupMemory, NewerMemory, PolicyMemory, TooLa
 from tidegate.policy.overlaps import Found, say
 from tidegate.policy.parts import Parts
 from tidegate.policy.precedence import Contenders, contender
+from tidegate.reset.runs.reasons import WAITING_FOR_CONNECTION
 from tidegate.resources.policy import OffsetResetPolicySpec
 from tidegate.resources.reset import ResetPhase, has_ended
 from tidegate.versions import WRITTEN_BY_NEWER_VERSION
@@ -48,7 +50,7 @@ class Keeping:
         self._parts = parts
         self._resets = resets
         self._features = features
-        self._contenders = Contenders(self._cluster_of)
+        self._contenders = Contenders(self._cluster_of, self._allows)
         self._many = ManyGroups(parts, resets, features.of_groups, self._contenders)
         self._memories: dict[str, PolicyMemory] = {}
         self._troubles: dict[str, str] = {}
@@ -68,6 +70,9 @@ class Keeping:
                 await feature.disconnected(uid)
             if is_foreign(body):
                 self._not_for_it(body, spec, draft)
+            elif spec.keeps_something:
+                why = f"{not_usable(body)}: nothing is kept before there is, and what else is said is of then"
+                draft.not_ready_after_all(WAITING_FOR_CONNECTION, why)
         if live is None or live.trouble is not None:
             if spec.keeps_something:
                 draft.look_in(_AGAIN_S)
@@ -121,11 +126,13 @@ class Keeping:
         self, body: Object, spec: OffsetResetPolicySpec, draft: Draft, live: Live, memory: PolicyMemory
     ) -> None:
         if not spec.keeps_something:
-            if draft.status.groups is not None or self._many.knows(uid_of(body)):
-                await self._many.nothing_asked(uid_of(body), draft, memory)
-            return
+            if draft.status.groups is None and not self._many.knows(uid_of(body)):
+                return
+            keep = self._many.nothing_asked
+        else:
+            keep = self._many.keep
         try:
-            await self._many.keep(body, spec, draft, live, memory)
+            await keep(body, spec, draft, live, memory)
         except NewerMemory as newer:
             _left_alone(draft, newer)
         except (KafkaFailure, KubeFailure, NotLookedAt) as failure:
@@ -139,19 +146,18 @@ class Keeping:
         uid, found = uid_of(body), Found()
         for feature in self._features.all:
             try:
-                if await self._is_overridden(body, spec, draft, feature, found, memory):
-                    continue
-                kept = await feature.reconcile(
-                    PolicyView(
-                        body,
-                        spec,
-                        draft.status,
-                        live,
-                        draft.now,
-                        resetting=self._is_resetting(draft, live, spec.only_group),
-                        memory=GroupMemory(memory, spec.only_group),
-                    )
+                view = PolicyView(
+                    body,
+                    spec,
+                    draft.status,
+                    live,
+                    draft.now,
+                    resetting=self._is_resetting(draft, live, spec.only_group),
+                    memory=GroupMemory(memory, spec.only_group),
                 )
+                if await self._is_overridden(view, draft, feature, found):
+                    continue
+                kept = await feature.reconcile(view)
             except NewerMemory as newer:
                 _left_alone(draft, newer)
             except (KafkaFailure, KubeFailure, NotLookedAt) as failure:
@@ -163,17 +169,11 @@ class Keeping:
                 draft.look_in(kept.again_after_s)
         say(found, draft)
 
-    async def _is_overridden(
-        self,
-        body: Object,
-        spec: OffsetResetPolicySpec,
-        draft: Draft,
-        feature: Feature,
-        found: Found,
-        memory: PolicyMemory,
-    ) -> bool:
+    async def _is_overridden(self, view: PolicyView, draft: Draft, feature: Feature, found: Found) -> bool:
         """Whether another policy has this feature for the group; ``found`` notes who has it."""
-        me, group = contender(body, spec), spec.only_group
+        me, group = contender(view.body, view.spec), view.group
+        if not is_allowed(group, view.live.allow.groups):
+            return False  # it holds for nobody, and says why itself
         mine = next((each for each in self._features.of_groups if each is feature and each.part in me.parts), None)
         if mine is None:
             return False
@@ -182,15 +182,19 @@ class Keeping:
             found.holds((other.name for other in others), mine.part, group)
             return False
         found.yields(first.name, mine.part, group)
-        # Should it be this one's turn again, what is remembered would be out of date.
-        await mine.forget(me.uid)
-        await memory.note(mine.part, group, None)
-        draft.status = mine.without(draft.status)
+        if await mine.let_go(view):
+            draft.status = mine.without(draft.status)
+        else:
+            draft.look_in(_AGAIN_S)
         return True
 
     def _cluster_of(self, namespace: str, connection: str) -> str:
         live = self._parts.live.get(namespace, connection)
         return live.cluster_id if live is not None and live.cluster_id else f"{namespace}/{connection}"
+
+    def _allows(self, namespace: str, connection: tuple[str, str], group: str) -> bool:
+        live = self._parts.live.used_from(namespace, connection)
+        return live is not None and is_allowed(group, live.allow.groups)
 
     def _trouble(self, body: Object, draft: Draft, failure: Exception) -> None:
         if str(failure) != self._troubles.get(uid_of(body)):

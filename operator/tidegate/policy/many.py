@@ -24,7 +24,7 @@ from tidegate.kube.ports import EventType, KubeEvent, KubeFailure, Object, label
 from tidegate.offset_reset.passes import ResetPasses
 from tidegate.policy.draft import Draft
 from tidegate.policy.feature import GroupFeature, PolicyView, ReadAhead, WholeView, key_of
-from tidegate.policy.memory import Document, GroupMemory, PolicyMemory
+from tidegate.policy.memory import Document, GroupMemory, NewerMemory, PolicyMemory
 from tidegate.policy.overlaps import Found, say
 from tidegate.policy.parts import Parts
 from tidegate.policy.precedence import RETENTION, Contenders, contender
@@ -141,12 +141,18 @@ class ManyGroups:
             for feature in self._features:
                 await feature.forget(key_of(uid, group))
 
-    async def nothing_asked(self, uid: str, draft: Draft, memory: PolicyMemory) -> None:
-        """The policy keeps nothing any more: what was kept for its groups is over."""
+    async def nothing_asked(
+        self, body: Object, spec: OffsetResetPolicySpec, draft: Draft, live: Live, memory: PolicyMemory
+    ) -> None:
+        """The policy keeps nothing any more: what was kept for its groups is over. Raises ``KubeFailure``."""
+        uid = uid_of(body)
+        many = self._known.setdefault(uid, _Many())
+        turn = _Turn(body, spec, draft, live, memory, many)
+        done = [await self._let_go_of(turn, group) for group in sorted(await memory.groups() | many.ones.keys())]
+        if not all(done):
+            draft.look_in(_FAILED_S)
+            return
         await self.forget(uid)
-        for group in await memory.groups():
-            for part in (_GONE, *(feature.part for feature in self._features)):
-                await memory.note(part, group, None)
         for feature in self._features:
             await feature.forget(uid)
             draft.status = feature.without(draft.status)
@@ -174,9 +180,7 @@ class ManyGroups:
         }
         selected -= await self._long_gone(turn, remembered - listed, remembered & listed)
         for group in (remembered | turn.many.ones.keys()) - selected:
-            await self._let_go(turn, group, [feature.part for feature in self._features])
-            await turn.memory.note(_GONE, group, None)
-            turn.many.ones.pop(group, None)
+            await self._let_go_of(turn, group)
         turn.many.found = found = Found()
         for group in selected:
             one = turn.many.ones.setdefault(group, _One())
@@ -206,15 +210,30 @@ class ManyGroups:
                 gone.add(group)
         return gone
 
-    async def _let_go(self, turn: _Turn, group: str, parts: Collection[str]) -> None:
-        """These parts are somebody else's, or nobody's: what is known would be out of date if they came back."""
-        one = turn.many.ones.get(group)
+    async def _let_go_of(self, turn: _Turn, group: str) -> bool:
+        """All of it. What can't be let go of yet stays in the memory, and is found there by the next listing."""
+        done = await self._let_go(turn, group, [feature.part for feature in self._features])
+        await turn.memory.note(_GONE, group, None)
+        turn.many.ones.pop(group, None)
+        return done
+
+    async def _let_go(self, turn: _Turn, group: str, parts: Collection[str]) -> bool:
+        """These parts are somebody else's, or nobody's; whether all of that is done. One that can't be let go of does
+        not hold up the others."""
+        one, done = turn.many.ones.get(group), True
         for feature in self._features:
-            if feature.part in parts:
-                await feature.forget(key_of(turn.uid, group))
-                await turn.memory.note(feature.part, group, None)
-                if one is not None:
-                    one.status = feature.without(one.status)
+            if feature.part not in parts:
+                continue
+            try:
+                done &= await feature.let_go(_view_of_what_was(turn, group))
+            except NewerMemory:
+                raise
+            except KubeFailure as failure:
+                _log.warning("%s: group %s: %s; again soon", label_of(turn.body), group, failure)
+                done = False
+            if one is not None:
+                one.status = feature.without(one.status)
+        return done
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
@@ -306,6 +325,13 @@ class ManyGroups:
             worst=tuple(troubled[:MAX_WORST]),
         )
         draft.status = draft.status.model_copy(update={"groups": groups})
+
+
+def _view_of_what_was(turn: _Turn, group: str) -> PolicyView:
+    """Of a group, or of a part of one, that nothing is kept of any more."""
+    one = turn.many.ones.get(group)
+    status, memory = one.status if one is not None else PolicyStatus(), GroupMemory(turn.memory, group)
+    return PolicyView(turn.body, turn.spec, status, turn.live, turn.draft.now, resetting=False, memory=memory)
 
 
 def _since_s(document: Document | None) -> float | None:

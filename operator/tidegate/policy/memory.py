@@ -83,7 +83,8 @@ class _Shard:
     refused: KubeFailure | None = None
 
     def is_due(self, now_ms: int) -> bool:
-        return self.urgent or (self.changed and now_ms - self.written_ms >= _PROGRESS_MS)
+        # A time to come was written by a clock that was ahead.
+        return self.urgent or (self.changed and not 0 <= now_ms - self.written_ms < _PROGRESS_MS)
 
 
 class PolicyMemory:
@@ -150,8 +151,10 @@ class PolicyMemory:
                 raise  # It is the same for all, and takes its time.
             except (TooLarge, NotOwned) as failure:
                 shard.refused, shard.urgent, shard.written_ms = failure, False, now_ms
-            except KubeFailure as failure:
+            except Conflict as failure:
                 failures.append(failure)
+            except KubeFailure as failure:  # such as a quota
+                shard.refused = failure
         failures.sort(key=lambda failure: not isinstance(failure, Conflict))
         failures += [shard.refused for shard in self._shards.values() if shard.refused is not None]
         if failures:
@@ -159,11 +162,25 @@ class PolicyMemory:
 
     async def _write(self, name: str, shard: _Shard, now_ms: int) -> None:
         data = encode(shard.groups)
-        if _digest(await self._read(name)) != shard.stored:
-            raise Conflict(f"ConfigMap {namespace_of(self._body)}/{name} was written by somebody else")
-        await in_thread(self._executor, self._kube.put_config_map, self._body, name, data)
+        await in_thread(self._executor, self._replace, name, shard.stored, data)
         shard.stored, shard.written_ms, shard.refused = _digest(data), now_ms, None
         shard.changed, shard.urgent = False, False
+
+    def _replace(self, name: str, stored: str, data: Mapping[str, str]) -> None:
+        """Of what was read last and nothing else, also where somebody writes it in this moment."""
+        conflict = Conflict(f"ConfigMap {namespace_of(self._body)}/{name} was written by somebody else")
+
+        def change(there: Mapping[str, str]) -> Mapping[str, str]:
+            if _digest(there) != stored:
+                raise conflict
+            return data
+
+        try:
+            self._kube.change_config_map(self._body, name, change)
+        except NotFound:
+            if stored:
+                raise conflict from None
+            self._kube.put_config_map(self._body, name, data)
 
     async def _loaded(self, number: int) -> _Shard:
         known = self._shards.get(number)
@@ -175,6 +192,7 @@ class PolicyMemory:
         try:
             data = await self._read(name)
             groups = decode(data, f"ConfigMap {namespace_of(self._body)}/{name}") if data else {}
+            groups = {group: parts for group, parts in groups.items() if self._is_kept_in(number, group)}
         except NewerVersion as newer:
             raise NewerMemory(str(newer)) from newer
         except NotOwned as error:
@@ -189,6 +207,14 @@ class PolicyMemory:
             return await in_thread(self._executor, self._kube.own_config_map, self._body, name)
         except NotFound:
             return {}
+
+    def _is_kept_in(self, number: int, group: str) -> bool:
+        """Whether a ConfigMap may say something of this group. Somebody may have edited it: what is found in a place
+        where nobody looks for it could not be forgotten, and Kafka can't be asked for half of a pair of surrogates."""
+        try:
+            return bool(group) and self._number(group) == number
+        except UnicodeEncodeError:
+            return False
 
     def _number(self, group: str) -> int:
         return zlib.crc32(group.encode()) % self._count

@@ -2,7 +2,8 @@
 
 An exact name goes before a pattern, a longer literal prefix (what a pattern has before its first ``*``) before a
 shorter one; then the older policy goes first by its creationTimestamp, then by its name. Policies compete where they
-ask for the same part through connections to the same cluster in one namespace; one that asks for a reset only does not.
+ask for the same part through connections to the same cluster in one namespace; one that asks for a reset only does not,
+and neither does one for a group that its connection does not allow: it does nothing for that.
 """
 
 from __future__ import annotations
@@ -71,10 +72,16 @@ def _literal_prefix(entry: str) -> int:
 
 
 class Contenders:
-    """All policies that keep something, by uid. ``cluster_of``: the cluster of a connection by namespace and name."""
+    """All policies that keep something, by uid. ``cluster_of``: the cluster of a connection by namespace and name.
+    ``allows``: whether policies of a namespace may touch a group through a connection."""
 
-    def __init__(self, cluster_of: Callable[[str, str], str]) -> None:
+    def __init__(
+        self,
+        cluster_of: Callable[[str, str], str],
+        allows: Callable[[str, tuple[str, str], str], bool] = lambda _namespace, _connection, _group: True,
+    ) -> None:
         self._cluster_of = cluster_of
+        self._allows = allows
         self._all: dict[str, Contender] = {}
         self._by_name: dict[tuple[str, str], set[str]] = {}
         """By namespace and exact name of a group, the uids of those that name it."""
@@ -117,5 +124,9 @@ class Contenders:
             other = self._all[uid]
             if other.namespace != one.namespace or part not in other.parts or not other.selects(group):
                 continue
-            if other.connection == one.connection or self._cluster_of(*other.connection) == cluster:
+            # Through the same connection, what is not allowed to one of them is not to the other.
+            if other.connection == one.connection or (
+                self._cluster_of(*other.connection) == cluster
+                and self._allows(other.namespace, other.connection, group)
+            ):
                 yield other

@@ -45,6 +45,8 @@ class PolicyReconciler:
             others = [name for name in finalizers if name != FINALIZER]
             return Pass(await in_thread(self._parts.executor, kube.set_finalizers, POLICIES, body, others), 0)
         if metadata.get("deletionTimestamp"):
+            # It may stay for as long as others want it to. It keeps nothing any more, so others may.
+            await self.forget(body)
             return Pass(body, _REST_S)
         told = self._told.setdefault(uid_of(body), Told())
         if not has_readable_status(PolicyStatus, body):
@@ -59,11 +61,13 @@ class PolicyReconciler:
         draft.begin()
         try:
             spec = parse_spec(OffsetResetPolicySpec, body)
-            await self._requesting.ask(body, spec, draft)
         except InvalidResource as invalid:
-            draft.stuck(INVALID_SPEC, str(invalid))
-            draft.tell(EventType.WARNING, INVALID_SPEC, str(invalid), f"{generation}/{INVALID_SPEC}")
+            _is_invalid(draft, invalid)
         else:
+            try:
+                await self._requesting.ask(body, spec, draft)
+            except InvalidResource as invalid:  # its reset alone, such as a name that no OffsetReset can have
+                _is_invalid(draft, invalid)
             await self._keeping.keep(body, spec, draft)
         self._parts.metrics.newer_is(POLICIES.kind, uid_of(body), draft.is_left_alone)
         if APPROVE in (metadata.get("annotations") or {}):
@@ -83,3 +87,8 @@ class PolicyReconciler:
 
     async def refresh(self, body: Object) -> Object | None:
         return await newest_of(self._parts.kube, self._parts.executor, POLICIES, body)
+
+
+def _is_invalid(draft: Draft, invalid: InvalidResource) -> None:
+    draft.stuck(INVALID_SPEC, str(invalid))
+    draft.tell(EventType.WARNING, INVALID_SPEC, str(invalid), f"{draft.generation}/{INVALID_SPEC}")

@@ -21,6 +21,7 @@ from tidegate.kube.ports import (
     Conflict,
     EventType,
     KubeFailure,
+    KubeUnavailable,
     NotFound,
     Object,
     connection_named,
@@ -52,6 +53,7 @@ SUPERSEDED: Final = "Superseded"
 RESET_EXISTS: Final = "OffsetResetExists"
 POLICY_CHANGED: Final = "PolicyChanged"
 NOT_CREATED: Final = "NotCreated"
+NOT_DELETED: Final = "NotDeleted"
 BEGUN_BY_EARLIER_VERSION: Final = "BegunByEarlierVersion"
 
 _LOOK_S: Final = 2.0
@@ -148,11 +150,10 @@ class Requesting:
         message = f"{instead} and OffsetReset {known.name} had not ended: it is deleted, which rolls it back"
         draft.moving(SUPERSEDED, message)
         draft.reset_is(None, SUPERSEDED, message)
-        draft.look_in(_LOOK_S)
-        if not there["metadata"].get("deletionTimestamp"):
-            if await in_thread(self._parts.executor, self._parts.kube.remove, RESETS, there):
-                draft.tell(EventType.WARNING, SUPERSEDED, message, f"{known.id}/{SUPERSEDED}")
-            draft.look_in(0)
+        if there["metadata"].get("deletionTimestamp"):
+            draft.look_in(_LOOK_S)
+        elif await self._deleted(there, known.id, draft):
+            draft.tell(EventType.WARNING, SUPERSEDED, message, f"{known.id}/{SUPERSEDED}")
         return False
 
     async def _may_create(
@@ -209,9 +210,24 @@ class Requesting:
         )
         draft.moving(POLICY_CHANGED, message)
         draft.reset_is(None, POLICY_CHANGED, message)
-        if await in_thread(self._parts.executor, self._parts.kube.remove, RESETS, there):
+        if await self._deleted(there, wanted.id, draft):
             draft.tell(EventType.NORMAL, POLICY_CHANGED, message, f"{wanted.id}/{draft.generation}/{POLICY_CHANGED}")
+
+    async def _deleted(self, there: Object, reset_id: str, draft: Draft) -> bool:
+        """Whether the OffsetReset is deleted by this; one that has changed just then is looked at again."""
+        try:
+            deleted = await in_thread(self._parts.executor, self._parts.kube.remove, RESETS, there)
+        except KubeUnavailable:
+            raise
+        except KubeFailure as failure:  # such as a policy of admission, which is no reason to keep nothing else
+            message = f"OffsetReset {name_of(there)} can't be deleted, and it is tried again: {failure}"
+            draft.moving(NOT_DELETED, message)
+            draft.reset_is(None, NOT_DELETED, message)
+            draft.tell(EventType.WARNING, NOT_DELETED, message, f"{reset_id}/{draft.generation}/{NOT_DELETED}")
+            draft.look_in(_TRY_AGAIN_S)
+            return False
         draft.look_in(0)
+        return deleted
 
     async def _create(self, body: Object, wanted: ResetSpec, name: str, draft: Draft) -> None:
         kube = self._parts.kube

@@ -30,7 +30,7 @@ from tidegate.resources.features import RetentionSpec
 from tidegate.resources.many_groups import TroubledGroup
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
 from tidegate.retention.bounds import told_bounds
-from tidegate.retention.last_offsets import Place, Places, after_look
+from tidegate.retention.last_offsets import Place, Places, after_look, is_within
 from tidegate.retention.metrics import RetentionMetrics
 from tidegate.retention.plan import Plan, Seen, decide, ends_ms
 from tidegate.retention.recording import commit_recorded
@@ -88,7 +88,7 @@ class RetentionFeature:
     async def reconcile(self, policy: PolicyView) -> FeatureOutcome:
         spec = policy.spec.retention
         if spec is None:
-            await self.forget(policy.key)
+            await self.let_go(policy)
             return FeatureOutcome(without_retention(policy.status), again_after_s=_NEVER_S)
         if held_back(policy.live) is not None:
             spec = spec.model_copy(update={"guard": False})
@@ -98,8 +98,11 @@ class RetentionFeature:
             return FeatureOutcome(refused(policy, GROUP_NOT_ALLOWED, message))
         if policy.resetting:
             # The run's offsets are the group's place from now on, and what it deletes is not to be put back.
-            places = Places(cluster_id=policy.live.cluster_id)
-            self._memories[policy.key] = replace(await self._memory(policy), places=places)
+            memory = await self._memory(policy)
+            memory.places = Places(cluster_id=policy.live.cluster_id)
+            # Not only here: the next process must not put it back, either. What keeps it from being written is said
+            # once the run is over.
+            await self._snapshots.write(policy, memory, int(self._parts.now().timestamp() * 1000))
             return FeatureOutcome(policy.status)
         asked = policy.group if policy.described is None else None
         snapshot = await self._parts.observer.newest(policy.live.uid, group=asked)
@@ -132,6 +135,11 @@ class RetentionFeature:
 
     async def disconnected(self, key: str) -> None:
         await self.forget(key)
+
+    async def let_go(self, policy: PolicyView) -> bool:
+        await self.forget(policy.key)
+        await self._snapshots.remove(policy)
+        return True
 
     def with_news(self, uid: str) -> Mapping[str, Document]:  # noqa: ARG002 - the protocol's signature
         return {}
@@ -200,7 +208,7 @@ class RetentionFeature:
 
     async def _brokers_settings(self, live: Live, now_ms: int) -> RetentionSettings | None:
         known = self._settings.get((live.uid, live.cluster_id))
-        if known is None or now_ms - known.at_ms > _SETTINGS_MS:
+        if known is None or not is_within(known.at_ms, now_ms, _SETTINGS_MS):
             try:
                 settings: RetentionSettings | None = await in_thread(
                     self._parts.executor, live.kafka.retention.settings
@@ -216,7 +224,7 @@ class RetentionFeature:
 
         Reading it is a help, not a need: what goes wrong with it is no reason not to keep offsets.
         """
-        if memory.log_refused_ms is not None and seen.now_ms - memory.log_refused_ms < _SETTINGS_MS:
+        if memory.log_refused_ms is not None and is_within(memory.log_refused_ms, seen.now_ms, _SETTINGS_MS):
             return None
         if anew or _is_out_of_date(memory, seen):
             try:
@@ -245,17 +253,18 @@ class RetentionFeature:
         known_until_ms: int | None,
     ) -> Done:
         """``known_until_ms``: the last look before this one, when what is missed now was still there."""
-        kafka = policy.live.kafka
+        kafka, done = policy.live.kafka, Done()
         try:
             renewed = await self._commit(policy, seen, plan.due, seen.commits.offsets) if plan.due else frozenset()
             memory.places = memory.places.with_rows(
                 {p: replace(memory.places.rows[p], kept_ms=seen.now_ms) for p in renewed}
             )
+            done = Done(renewed=len(renewed))
             if renewed:
                 self._parts.metrics.renewed(len(renewed))
                 _log.info("group %s: kept %d offset(s)", seen.group.group_id, len(renewed))
             if not plan.lost or not spec.guard:
-                return Done(renewed=len(renewed))
+                return done
             bounds = await in_thread(self._parts.patient_executor, told_bounds, kafka, sorted(plan.lost))
             wanted = {
                 p: replace(row.commit, offset=bounds[p].clamp(row.commit.offset))
@@ -263,7 +272,7 @@ class RetentionFeature:
                 if p in bounds
             }
             if not wanted:
-                return Done(renewed=len(renewed))
+                return done
             restored = await self._restore(policy, seen, wanted)
             memory.places = memory.places.with_rows({p: _restored(plan.lost[p], wanted[p], seen) for p in restored})
             self._parts.metrics.restored(len(restored))
@@ -272,18 +281,19 @@ class RetentionFeature:
                 for p in restored
                 if wanted[p].offset != plan.lost[p].commit.offset
             }
-            return Done(renewed=len(renewed), restored=Restored(restored, clamped, known_until_ms))
+            return replace(done, restored=Restored(restored, clamped, known_until_ms))
         except GroupNotEmpty as error:
             # Somebody has joined since the look; they keep their place themselves.
             _log.info("%s", error)
-            return Done()
+            return done
         except FrozenMeanwhile as frozen:
             _log.info("group %s: %s, and its offsets are left as they are", seen.group.group_id, frozen)
-            return Done()
+            return done
         except (NotAuthorized, Refused) as error:
-            return Done(
+            return replace(
+                done,
                 refusal=f"{error}. Keeping offsets takes Read on group {seen.group.group_id} and on its topics, and "
-                "brokers that take OffsetCommit v2 to v4"
+                "brokers that take OffsetCommit v2 to v4",
             )
 
     async def _commit(
@@ -356,7 +366,7 @@ def _is_out_of_date(memory: Known, seen: Seen) -> bool:
             return True
     elif seen.places.substance != memory.places.substance:
         now_and_then_ms = min(now_and_then_ms, _SETTINGS_MS)
-    return seen.now_ms - memory.log_ms >= now_and_then_ms
+    return not is_within(memory.log_ms, seen.now_ms, now_and_then_ms)
 
 
 def _restored(row: Place, commit: Commit, seen: Seen) -> Place:

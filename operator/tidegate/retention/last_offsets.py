@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from tidegate.compressed import pack, unpack
 from tidegate.kafka.model import Group, GroupType, Topic, TopicPartition
+from tidegate.kafka.names import TOPIC_NAME
 from tidegate.kafka.offset_retention import Commit, Commits
 from tidegate.versions import LAST_OFFSETS, VERSION, check
 
@@ -53,6 +54,17 @@ class Place:
     lost_ms: int | None = None
     hidden_ms: int | None = None
 
+    def by(self, now_ms: int, known_ms: int) -> Place:
+        """As ``Places.by``; later than ``known_ms`` is a time to come."""
+        hidden_ms = now_ms if self.hidden_ms is not None and self.hidden_ms > known_ms else self.hidden_ms
+        return replace(
+            self,
+            seen_ms=self.seen_ms if self.seen_ms <= known_ms else now_ms,
+            committed_after_ms=_known(self.committed_after_ms, known_ms),
+            kept_ms=_known(self.kept_ms, known_ms),
+            hidden_ms=hidden_ms,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Places:
@@ -75,10 +87,29 @@ class Places:
     def with_rows(self, rows: Mapping[TopicPartition, Place]) -> Places:
         return replace(self, rows={**self.rows, **rows})
 
+    def by(self, now_ms: int) -> Places:
+        """What of it is known by a clock that says ``now_ms``. Where the last look is still to come, the clock was
+        ahead then, and so it is not known when anything was that it says of times to come."""
+        known_ms = now_ms + CLOCKS_DIFFER_MS
+        if self.looked_ms is not None and self.looked_ms <= known_ms:
+            return self
+        rows = {p: row.by(now_ms, known_ms) for p, row in self.rows.items()}
+        looked_ms, occupied_ms = _known(self.looked_ms, known_ms), _known(self.occupied_ms, known_ms)
+        return replace(self, rows=rows, looked_ms=looked_ms, occupied_ms=occupied_ms)
+
     @property
     def substance(self) -> Mapping[TopicPartition, tuple[Commit, str, int | None, int | None]]:
         """What is worth a write when it changes."""
         return {p: (row.commit, row.topic_id, row.kept_ms, row.lost_ms) for p, row in self.rows.items()}
+
+
+def _known(at_ms: int | None, known_ms: int) -> int | None:
+    return at_ms if at_ms is not None and at_ms <= known_ms else None
+
+
+def is_within(since_ms: int, now_ms: int, span_ms: int) -> bool:
+    """Whether less than that has passed; not so where ``since_ms`` is still to come: the clock was ahead then."""
+    return 0 <= now_ms - since_ms < span_ms
 
 
 def after_look(before: Places, group: Group, commits: Commits, topics: Mapping[str, Topic], now_ms: int) -> Places:
@@ -88,7 +119,7 @@ def after_look(before: Places, group: Group, commits: Commits, topics: Mapping[s
     forgotten is what members have left behind, what was deleted on purpose (it went before it could expire), and what
     belongs to a topic that is gone or was created anew.
     """
-    rows: dict[TopicPartition, Place] = {}
+    before, rows = before.by(now_ms), dict[TopicPartition, Place]()
     moved = False
     for partition, commit in commits.offsets.items():
         row = before.rows.get(partition)
@@ -144,7 +175,7 @@ def to_document(places: Places) -> dict[str, Any]:
 def of_document(document: Mapping[str, Any]) -> Places:
     """What :func:`to_document` made. Raises ``ValueError`` for anything else."""
     try:
-        rows = {TopicPartition(str(r["topic"]), _whole(r["partition"])): _place(r) for r in document["offsets"]}
+        rows = {TopicPartition(_topic(r["topic"]), _whole(r["partition"])): _place(r) for r in document["offsets"]}
         looked_ms, occupied_ms = _whole_or_none(document["lookedMs"]), _whole_or_none(document["occupiedMs"])
         return Places(rows, looked_ms, occupied_ms, bool(document["vacant"]), str(document.get("cluster", "")))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -201,7 +232,7 @@ def decode(data: Mapping[str, str], group_id: str, where: str = "it") -> Places:
 
 def _place(row: Mapping[str, Any]) -> Place:
     return Place(
-        Commit(_whole(row["offset"]), str(row.get("metadata", ""))),
+        Commit(_whole(row["offset"]), _sent(row.get("metadata", ""))),
         str(row["topicId"]),
         _whole(row["seenMs"]),
         _whole_or_none(row.get("committedAfterMs")),
@@ -210,6 +241,21 @@ def _place(row: Mapping[str, Any]) -> Place:
         _whole_or_none(row.get("lostMs")),
         _whole_or_none(row.get("hiddenMs")),
     )
+
+
+def _topic(value: object) -> str:
+    """Topics are looked up by these names together with those of others, whose look must not fail because of one that
+    no topic can have."""
+    if not isinstance(value, str) or not TOPIC_NAME.fullmatch(value):
+        raise ValueError("a name is none that a topic can have")
+    return value
+
+
+def _sent(value: object) -> str:
+    """Text that can be sent to the brokers: JSON may have half of a pair of surrogates."""
+    text = str(value)
+    text.encode()
+    return text
 
 
 def _whole(value: object) -> int:

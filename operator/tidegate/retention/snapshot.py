@@ -9,11 +9,22 @@ from enum import Enum, auto
 from typing import Final
 
 from tidegate.kafka.offset_records import GroupLog
-from tidegate.kube.ports import Conflict, Kube, NotFound, label_of, name_of, namespace_of
+from tidegate.kube.ports import (
+    Conflict,
+    Kube,
+    KubeFailure,
+    KubeUnavailable,
+    NotFound,
+    NotOwned,
+    Object,
+    label_of,
+    name_of,
+    namespace_of,
+)
 from tidegate.policy.feature import PolicyView
 from tidegate.policy.memory import NewerMemory, document_name
 from tidegate.policy.precedence import RETENTION
-from tidegate.retention.last_offsets import Places, TooLarge, decode, encode, of_document, to_document
+from tidegate.retention.last_offsets import Places, TooLarge, decode, encode, is_within, of_document, to_document
 from tidegate.threads import in_thread
 from tidegate.versions import NewerVersion
 
@@ -77,8 +88,26 @@ class Snapshots:
             return f"The offsets do not fit into a ConfigMap, so that none could be restored: {error}"
         except Conflict as error:
             return f"The snapshot can't be written: {error}"
+        except KubeUnavailable:
+            raise
+        except KubeFailure as error:  # such as a quota: nothing else of the look is lost for that
+            return f"The snapshot can't be written, so that a later process could restore none: {error}"
         known.stored, known.stored_ms = places, now_ms
         return ""
+
+    async def remove(self, policy: PolicyView) -> None:
+        """Nothing of it is to be put back any more. Raises ``KubeFailure``."""
+        if policy.is_one_of_many:
+            await policy.memory.note(RETENTION, None)
+        elif policy.status.retention is not None and policy.status.retention.snapshot is not None:
+            await in_thread(self._executor, self._remove, policy.body, snapshot_name(policy))
+
+    def _remove(self, body: Object, name: str) -> None:
+        try:
+            self._kube.own_config_map(body, name)
+        except (NotFound, NotOwned):
+            return
+        self._kube.remove_config_map(namespace_of(body), name)
 
     async def _read(self, policy: PolicyView) -> Places:
         """Raises ``ValueError``, and ``NotFound`` where there is none."""
@@ -109,8 +138,8 @@ class Due(Enum):
 
 
 def _worth_writing(known: Known, now_ms: int) -> Due:
-    """At once: the first, of which cluster it is, what we did, what was missed, and that the members came or went.
-    Progress: now and then."""
+    """At once: the first, of which cluster it is, what we did, what was missed, what is not to be put back, and that
+    the members came or went. Progress: now and then."""
     places, stored = known.places, known.stored
     if known.stored_ms is None:
         return Due.NOW if places.rows else Due.NOT
@@ -120,6 +149,6 @@ def _worth_writing(known: Known, now_ms: int) -> Due:
         return Due.NOT
     acted = {p: (row.kept_ms, row.lost_ms) for p, row in places.rows.items() if row.kept_ms or row.lost_ms}
     acted_before = {p: (row.kept_ms, row.lost_ms) for p, row in stored.rows.items() if row.kept_ms or row.lost_ms}
-    if acted != acted_before or places.vacant != stored.vacant:
+    if acted != acted_before or places.vacant != stored.vacant or not stored.rows.keys() <= places.rows.keys():
         return Due.NOW
-    return Due.SOON if now_ms - known.stored_ms >= _PROGRESS_MS else Due.NOT
+    return Due.NOT if is_within(known.stored_ms, now_ms, _PROGRESS_MS) else Due.SOON

@@ -84,7 +84,7 @@ class StuckRecordsFeature:
     async def reconcile(self, policy: PolicyView) -> FeatureOutcome:
         spec = policy.spec.stuck_records
         if spec is None:
-            if not await self._let_go(policy):
+            if not await self.let_go(policy):
                 return FeatureOutcome(policy.status, again_after_s=_SLOWEST_S)
             return FeatureOutcome(without_stuck(policy.status), again_after_s=_NEVER_S)
         message = group_not_allowed(policy.live.label, policy.live.allow, "spec.group", policy.group)
@@ -119,10 +119,8 @@ class StuckRecordsFeature:
             return self.without(whole.status), ()
         return together(whole)
 
-    async def _let_go(self, policy: PolicyView) -> bool:
-        """What was offered is taken back, and what is known forgotten; whether that is done. Where the status says
-        nothing of it there is nothing, and the memory needs not be read."""
-        if policy.key not in self._known and policy.status.stuck_records is None:
+    async def let_go(self, policy: PolicyView) -> bool:
+        if policy.key not in self._known and not await self._is_remembered(policy):
             return True
         known = await self._recalled(policy)
         for partition in tuple(known.stuck):
@@ -133,6 +131,13 @@ class StuckRecordsFeature:
         await policy.memory.note(self.part, None)
         await self.forget(policy.key)
         return True
+
+    async def _is_remembered(self, policy: PolicyView) -> bool:
+        """Where the status of a policy for one group says nothing of it there is nothing, and the memory needs not be
+        read. Of one of many groups a process that has just begun has no status; their memory is read anyway."""
+        if policy.is_one_of_many:
+            return await policy.memory.recall(self.part) is not None
+        return policy.status.stuck_records is not None
 
     # --- looking ------------------------------------------------------------------------------------------------------
 

@@ -17,10 +17,13 @@ def key(number: int) -> PartitionKey:
     return PartitionKey("orders", "id", number)
 
 
-def lacking(settled: int, *, written: dict[int, PartitionSeen], seen: dict[int, PartitionSeen]) -> dict[int, bool]:
+def lacking(
+    settled: int, *, written: dict[int, PartitionSeen], seen: dict[int, PartitionSeen], partitions: int = 1_000
+) -> dict[int, bool]:
     """By number of the partitions that are to be written, whether they were there at first."""
     ages = Ages(written={key(n): told for n, told in written.items()}, seen={key(n): told for n, told in seen.items()})
-    return {k.partition: told.initial for k, told in ages.lacking("orders", KnownTopic("id", 0, settled)).items()}
+    known = KnownTopic("id", 0, settled)
+    return {k.partition: told.initial for k, told in ages.lacking("orders", known, partitions).items()}
 
 
 @pytest.mark.parametrize(
@@ -40,6 +43,11 @@ def test_the_highest_that_was_there_at_first_is_told_and_each_that_came_later(
     settled: int, written: dict[int, PartitionSeen], seen: dict[int, PartitionSeen], told: dict[int, bool]
 ) -> None:
     assert lacking(settled, written=written, seen=seen) == told
+
+
+def test_of_partitions_that_there_are_not_nothing_is_told() -> None:
+    """What is settled is remembered in a ConfigMap, which somebody may have edited."""
+    assert lacking(2_000, written={}, seen={}, partitions=3) == {2: True}
 
 
 @pytest.mark.parametrize(("topics", "partitions", "at_least_s"), [(0, 0, 0.0), (400, 10, 0.19), (5_000, 10, 2.3)])

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, cast
+from zlib import crc32
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -277,6 +278,56 @@ def test_through_two_connections_policies_compete_only_where_both_reach_one_clus
     world.passes()
 
     assert [row.policy for row in world.status("young").overridden_by or ()] == (["old"] if is_one else [])
+
+
+def test_a_policy_that_may_not_touch_a_group_keeps_no_other_from_it(world: World) -> None:
+    world.live = replace(world.live, cluster_id="one")
+    world.lives.put(world.live)
+    world.lives.put(replace(world.live, uid="d", name="other", allow=AllowSpec(groups=("elsewhere",))))
+    world.declare("named", connectionRef={"name": "other"}, group="payments", retention={"guard": False})
+    world.declare("every", created=LATE, groups=["*"], retention={"guard": True})
+    commit(world, "payments")
+
+    world.sleep(9 * DAY)
+
+    assert world.kafka.committed("payments") == {FIRST: 11}
+    assert world.status("every").overridden_by is None
+    assert world.status("named").overrides is None
+    condition = world.said("named")
+    assert condition is not None
+    assert condition.reason == "GroupNotAllowed"
+
+
+def test_a_policy_that_is_being_deleted_keeps_no_other_from_its_group(world: World) -> None:
+    """Somebody's finalizer may hold it for as long as they like, and it does nothing any more."""
+    world.declare("every", groups=["*"], retention={"guard": True})
+    world.declare("named", created=LATE, group="payments", retention={"guard": False})
+    commit(world, "payments")
+    world.passes()
+    world.kube.set_finalizers(POLICIES, world.kube.get(POLICIES, "ns", "named"), ["example.com/held"])
+    world.kube.delete(POLICIES, "ns", "named", LATE)
+
+    world.sleep(9 * DAY)
+
+    assert world.kafka.committed("payments") == {FIRST: 11}
+    assert world.status("every").overridden_by is None
+
+
+def test_what_was_deleted_while_another_policy_had_the_group_stays_deleted(world: World) -> None:
+    world.declare("young", created=LATE, group="payments", retention={"guard": True})
+    commit(world, "payments")
+    world.passes()
+    world.declare("old", group="payments", retention={"guard": False})
+    world.passes()
+    assert world.status("young").overridden_by
+    world.kafka.delete_group("payments")
+    world.sleep(8 * DAY)
+
+    world.remove("old")
+    world.sleep(DAY)
+
+    assert world.status("young").overridden_by is None
+    assert world.kafka.committed("payments") == {}
 
 
 def test_a_policy_that_yields_in_all_looks_every_minute_whether_it_is_its_turn_again(world: World) -> None:
@@ -732,6 +783,26 @@ def test_a_time_that_cannot_be_read_ends_no_pass_and_forgets_no_group(world: Wor
     groups_now = world.status("every").groups
     assert groups_now is not None
     assert "payments" not in [row.group for row in groups_now.worst]
+
+
+def test_groups_that_there_can_not_be_are_no_groups_of_the_policy(world: World) -> None:
+    """Somebody has edited what is remembered: half of a pair of surrogates, and a group where none looks for it."""
+    world.declare("every", groups=["*"], retention={"guard": False})
+    commit(world, "payments")
+    world.passes()
+    elsewhere = next(g for g in ("x", "y", "z") if crc32(g.encode()) % 32 != crc32(b"payments") % 32)
+    for data in world.kube.config_maps.values():
+        groups = json.loads(data["memory.json"])["groups"]
+        assert list(groups) == ["payments"]
+        groups |= {"\ud800": groups["payments"], "": groups["payments"], elsewhere: groups["payments"]}
+        data["memory.json"] = json.dumps({"groups": groups})
+
+    world.begin()
+    world.passes()
+
+    status = world.status("every")
+    assert status.groups is not None
+    assert (status.groups.selected, status.groups.troubled) == (1, 0)
 
 
 def test_a_config_map_of_somebody_else_makes_no_conflict_and_is_said_once(

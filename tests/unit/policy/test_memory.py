@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 import pytest
 
 from support.fake_kube import FakeKube
-from tidegate.kube.ports import Conflict, NotOwned
+from tidegate.kube.ports import Conflict, KubeFailure, NotOwned
 from tidegate.policy import memory as memories
-from tidegate.policy.memory import PACKED, PLAIN, SHARDS, PolicyMemory, TooLarge, decode, encode
+from tidegate.policy.memory import PACKED, PLAIN, SHARDS, PolicyMemory, TooLarge, decode, document_name, encode
 
 BODY = {
     "apiVersion": "tidegate.io/v1alpha1",
@@ -143,6 +143,31 @@ def test_a_config_map_that_is_not_the_policys_is_left_alone(world: World) -> Non
     assert world.run(world.memory(many=True).groups()) == set(groups)
 
 
+def test_one_that_the_api_server_refuses_does_not_stop_the_others_and_is_said(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = world.memory(many=True)
+    for number in range(500):
+        world.run(memory.note("retention", f"g{number}", {"n": number}))
+    put, refused = world.kube.put_config_map, document_name(BODY, "memory") + "-7"
+
+    def put_config_map(owner: Any, name: str, data: Any) -> None:
+        if name == refused:
+            raise KubeFailure(f"write ConfigMap ns/{name}: 403 exceeded quota")
+        put(owner, name, data)
+
+    with monkeypatch.context() as full:
+        full.setattr(world.kube, "put_config_map", put_config_map)
+        with pytest.raises(KubeFailure, match="exceeded quota"):
+            world.run(memory.write(0))
+        assert len(world.names) == SHARDS - 1
+        assert "exceeded quota" in memory.trouble
+    world.run(memory.write(1))
+
+    assert len(world.names) == SHARDS
+    assert memory.trouble == ""
+
+
 def test_what_is_forgotten_is_gone(world: World) -> None:
     memory = world.memory()
     world.run(memory.note("discovery", "a", {"n": 1}))
@@ -190,6 +215,28 @@ def test_a_process_that_another_one_has_followed_does_not_overwrite(world: World
 
     with pytest.raises(Conflict, match="was written by somebody else"):
         world.run(earlier.write(0))
+
+    assert world.run(world.memory().recall("discovery", "a")) == {"n": 2}
+
+
+def test_what_another_process_writes_in_that_moment_is_not_written_over(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = world.memory()
+    world.run(memory.note("discovery", "a", {"n": 0}))
+    world.run(memory.write(0))
+    world.run(memory.note("discovery", "a", {"n": 1}))
+    own, meanwhile = world.kube.own_config_map, [encode({"a": {"discovery": {"n": 2}}})]
+
+    def own_config_map(owner: Any, name: str) -> Any:
+        found = own(owner, name)
+        if meanwhile:
+            world.kube.config_maps["ns", name] = meanwhile.pop()
+        return found
+
+    monkeypatch.setattr(world.kube, "own_config_map", own_config_map)
+    with pytest.raises(Conflict):
+        world.run(memory.write(1))
 
     assert world.run(world.memory().recall("discovery", "a")) == {"n": 2}
 

@@ -658,6 +658,45 @@ def test_an_api_server_that_refuses_the_offset_reset_is_asked_again(
     assert world.resets == {"p-one": "Succeeded"}
 
 
+@pytest.mark.parametrize("change", [{"reset": None}, {"topics": ["orders"]}], ids=["not asked for", "changed"])
+def test_an_api_server_that_refuses_to_delete_it_keeps_the_policy_from_nothing_else(
+    world: PolicyWorld, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
+) -> None:
+    def refuse(*_: Any) -> Any:
+        raise KubeFailure("delete OffsetReset ns/p-one: 403 denied by admission")
+
+    feature = with_feature(world)
+    [live] = world.live
+    world.live.put(replace(live, frozen="somebody has frozen it"))
+    world.declare()
+    world.rounds(3)
+    assert world.resets == {"p-one": "Pending"}
+    spec = world.kube.get(POLICIES, "ns", "p")["spec"]
+    changed = {name: value for name, value in {**spec, **change}.items() if value is not None}
+    world.kube.change(POLICIES, "ns", "p", spec=changed)
+    feature.asked.clear()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(world.kube, "remove", refuse)
+        world.rounds(2)
+        assert feature.asked == ["keep", "keep"]
+        assert world.said("Ready") == ("False", "NotDeleted")
+        assert "denied by admission" in world.message("Reset")
+
+    world.rounds(3)
+    assert world.resets == ({} if "reset" in change else {"p-one": "Pending"})
+
+
+def test_a_reset_that_can_not_be_named_keeps_the_policy_from_nothing_else(world: PolicyWorld) -> None:
+    feature = with_feature(world)
+    world.declare(to={"undo": "x" * 63})
+
+    world.rounds(1)
+
+    assert world.said("Stalled") == ("True", "InvalidSpec")
+    assert feature.asked == ["keep"]
+
+
 # --- features ---------------------------------------------------------------------------------------------------------
 
 
@@ -701,6 +740,28 @@ def test_features_are_told_that_the_connection_was_removed_and_not_that_it_is_in
     world.rounds(1)
 
     assert feature.asked == ["keep", f"disconnected {uid}", "keep"]
+
+
+def test_a_policy_whose_connection_is_not_there_is_not_ready(world: PolicyWorld) -> None:
+    world.declare(None)
+    world.kube.change(POLICIES, "ns", "p", spec={**SPEC, "retention": {}})
+    world.rounds(1)
+    assert world.said("Ready") == ("True", "NoReset")
+    [live] = world.live
+    world.live.drop("ns", "kafka", uid=live.uid)
+
+    world.rounds(1)
+    assert world.said("Ready") == ("False", "WaitingForConnection")
+    assert world.said("Reconciling") == ("True", "WaitingForConnection")
+    assert "there is no usable KafkaConnection kafka in this namespace" in world.message("Ready")
+    written = world.kube.writes
+    world.rounds(3)
+    assert world.kube.writes == written
+
+    world.live.put(live)
+    world.rounds(1)
+    assert world.said("Ready") == ("True", "NoReset")
+    assert world.said("Reconciling") is None
 
 
 def test_features_know_of_the_policys_own_reset_also_after_a_restart(world: PolicyWorld) -> None:

@@ -12,14 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.kafka.model import TopicPartition
+from tidegate.kafka.names import TOPIC_NAME
 from tidegate.kafka.offset_retention import Commit
 from tidegate.retention.last_offsets import PACKED, PLAIN, Place, Places, TooLarge, decode, encode
 
+NAMES = st.text(f"{string.ascii_letters}{string.digits}._-", min_size=1, max_size=20).filter(TOPIC_NAME.fullmatch)
 TIMES = st.none() | st.integers(0, 2**53)
 PLACES = st.builds(
     Places,
     rows=st.dictionaries(
-        st.builds(TopicPartition, st.text(max_size=20), st.integers(0, 10_000)),
+        st.builds(TopicPartition, NAMES, st.integers(0, 10_000)),
         st.builds(
             Place,
             commit=st.builds(Commit, st.integers(0, 2**63 - 1), st.text(max_size=20)),
@@ -76,6 +78,11 @@ WRONG_ROW: list[dict[str, object]] = [
     {"lostMs": True},
     {"lastsUntilMs": math.inf},
     {"committedAfterMs": {}},
+    {"topic": "\ud800"},
+    {"topic": ""},
+    {"topic": "or ders"},
+    {"topic": 3},
+    {"metadata": "\ud800"},
 ]
 
 
@@ -101,9 +108,9 @@ def test_another_groups_snapshot_says_nothing() -> None:
         *({PLAIN: json.dumps({**WRITTEN, **change})} for change in WRONG),
         *({PLAIN: json.dumps({**WRITTEN, "offsets": [{**ROW, **change}]})} for change in WRONG_ROW),
     ],
-    ids=str,
+    ids=ascii,
 )
-def test_wrong_numbers_are_a_value_error(data: dict[str, str]) -> None:
+def test_wrong_numbers_and_names_are_a_value_error(data: dict[str, str]) -> None:
     assert len(decode({PLAIN: json.dumps(WRITTEN)}, "payments").rows) == 1
     with pytest.raises(ValueError, match="not a snapshot of offsets"):
         decode(data, "payments")

@@ -23,7 +23,7 @@ from tidegate.connection.read_only import ReadOnlyKafka
 from tidegate.kafka.errors import NotAuthorized, Unavailable
 from tidegate.kafka.model import GroupState, GroupType, Offsets, TopicPartition
 from tidegate.kafka.offset_retention import Commit
-from tidegate.kube.ports import POLICIES
+from tidegate.kube.ports import POLICIES, KubeFailure
 from tidegate.policy.feature import FeatureOutcome, PolicyView
 from tidegate.policy.memory import GroupMemory, NewerMemory, PolicyMemory
 from tidegate.resources.base import parse_spec
@@ -60,6 +60,8 @@ class World:
         self.executor = ThreadPoolExecutor(1)
         self.live = live_of(self.kafka, "connection")
         self.frozen = False
+        self.ahead = timedelta(0)
+        """How far the operator's clock is ahead."""
         self.status = PolicyStatus()
         self.feature = self.fresh_feature()
         self.resetting = False
@@ -72,11 +74,14 @@ class World:
         self.loop = asyncio.new_event_loop()
         self.run(self._connect(observer))
         return RetentionFeature(
-            Parts(self.kube, observer, lambda _: self.frozen, self.executor, self.executor, metrics, self.clock.now)
+            Parts(self.kube, observer, lambda _: self.frozen, self.executor, self.executor, metrics, self.now)
         )
 
     async def _connect(self, observer: Observer) -> None:
         observer.connect(self.live.uid, "ns/kafka", self.kafka)
+
+    def now(self) -> datetime:
+        return self.clock.now() + self.ahead
 
     def run(self, awaitable: Coroutine[Any, Any, T]) -> T:
         return self.loop.run_until_complete(awaitable)
@@ -90,7 +95,7 @@ class World:
         body = self.kube.get(POLICIES, "ns", "p")
         spec = parse_spec(OffsetResetPolicySpec, body)
         memory = GroupMemory(PolicyMemory(self.kube, self.executor, body, many=False), GROUP)
-        view = PolicyView(body, spec, self.status, self.live, self.clock.now(), self.resetting, memory)
+        view = PolicyView(body, spec, self.status, self.live, self.now(), self.resetting, memory)
         kept = self.run(self.feature.reconcile(view))
         self.status = kept.status
         for happening in kept.happenings:
@@ -501,6 +506,39 @@ def test_a_run_owns_the_offsets_until_it_ends_and_what_it_deletes_is_not_put_bac
     assert (world.committed, world.commits_made()) == ({}, 0)
 
 
+def test_what_a_run_deletes_is_not_put_back_by_the_next_process(world: World) -> None:
+    """Of a group whose members are there when it is first looked at nobody knows how old its offsets are."""
+    world.kafka.retention.may_read_log = False
+    consumer = world.consumer(GroupType.CONSUMER)
+    assert world.kafka._member_commit(GROUP, consumer.member_id, consumer._generation, PLACE)
+    world.keep()
+    consumer.close()
+    world.resetting = True
+    world.keep()
+    world.kafka.writer(GROUP, transaction_timeout_s=10).delete(GROUP, [FIRST])
+    world.resetting = False
+
+    world.feature = world.fresh_feature()
+    world.keep()
+
+    assert (world.committed, world.told) == ({SECOND: 22}, [])
+
+
+def test_what_was_deleted_while_nothing_was_asked_for_stays_deleted(world: World) -> None:
+    leave_place(world, GroupType.SIMPLE)
+    world.keep()
+    del world.spec["retention"]
+    world.kube.change(POLICIES, "ns", "p", spec=world.spec)
+    world.keep()
+    world.kafka.delete_group(GROUP)
+    world.sleep(8 * DAY)
+
+    world.retention()
+    world.sleep(DAY)
+
+    assert (world.committed, world.told) == ({}, [])
+
+
 def test_a_place_that_an_earlier_version_wrote_is_put_back(world: World) -> None:
     stored = sorted((Path(__file__).parents[2] / "data" / "earlier").glob("*/place.json"))
     assert stored
@@ -554,6 +592,91 @@ def test_a_process_that_dies_anywhere_loses_nothing(world: World, call: str, mon
 
     assert deaths
     assert (world.committed, world.told) == (PLACE, [])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_clock_that_was_ahead_makes_no_offset_younger(world: World, kind: GroupType) -> None:
+    """Or it expires before it is committed again, and is taken for deleted on purpose."""
+    world.kafka.retention.may_read_log = False
+    consumer = world.consumer() if kind is GroupType.CLASSIC else None
+    world.ahead = 30 * DAY
+    world.keep()
+    world.ahead = timedelta(0)
+    if consumer is not None:
+        consumer.close()
+    leave_place(world, kind)
+
+    world.sleep(20 * DAY)
+
+    assert (world.committed, world.told) == (PLACE, [])
+
+
+def test_a_log_that_was_read_while_the_clock_was_ahead_is_read_again(world: World) -> None:
+    world.join_and_leave(PLACE, GroupType.CONSUMER)
+    while not world.commits_made():
+        world.sleep(HOUR)
+    world.ahead = 60 * DAY
+    world.keep()
+    world.ahead = timedelta(0)
+    world.kafka.writer(GROUP, transaction_timeout_s=10).alter(GROUP, PLACE)
+
+    world.sleep(DAY, look_every=HOUR)
+
+    assert (world.said.kept, world.said.exact) == (0, True)
+
+
+def test_what_was_renewed_is_said_also_where_somebody_joins_before_the_rest_is_restored(world: World) -> None:
+    world.retention(guard=False)
+    leave_place(world, GroupType.SIMPLE)
+    world.sleep(8 * DAY)
+    assert (world.committed, world.condition.reason) == ({}, "OffsetsExpired")
+    world.kafka.commit_directly(GROUP, {FIRST: 40})
+    world.keep()
+    world.sleep(4 * DAY)
+    world.retention(guard=True)
+
+    def somebody_joins() -> None:
+        world.consumer()
+
+    world.kafka.retention.between.extend([lambda: None, somebody_joins])
+
+    world.keep()
+
+    assert world.commits_made() == 2
+    assert world.committed == {FIRST: 40}
+    assert world.said.renewed_at is not None
+
+
+def test_a_snapshot_that_may_not_be_written_is_said_and_holds_up_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def put_config_map(*_: Any) -> None:
+        raise KubeFailure("write ConfigMap ns/p-place: 403 exceeded quota: configmaps")
+
+    monkeypatch.setattr(world.kube, "put_config_map", put_config_map)
+    world.join_and_leave(PLACE)
+
+    world.sleep(4 * DAY)
+
+    assert (world.said.kept, world.said.snapshot) == (2, None)
+    assert "exceeded quota" in world.condition.message
+
+
+def test_names_that_no_topic_can_have_end_no_look(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What somebody has written into the snapshot is asked for together with what others ask for."""
+    leave_place(world, GroupType.SIMPLE)
+    world.keep()
+    topics = world.kafka.topics
+    monkeypatch.setattr(world.kafka, "topics", lambda names: topics([name.encode().decode() for name in names]))
+    for data in world.kube.config_maps.values():
+        document = json.loads(data["offsets.json"])
+        document["offsets"].append({**document["offsets"][0], "topic": "\ud800"})
+        data["offsets.json"] = json.dumps(document)
+    world.feature = world.fresh_feature()
+
+    world.keep()
+
+    assert (world.said.offsets, world.condition.reason) == (2, "Guarded")
 
 
 def test_missing_rights_are_said_once_with_what_mends_them(world: World) -> None:
