@@ -126,6 +126,8 @@ class Operator:
     """The same of each OffsetReset."""
     mirror_changed: Callable[[Object], None]
     """The same of each OffsetMirror."""
+    observes: Callable[[Kind, Object], bool]
+    """Whether it is for this process to observe an object, once it leads."""
     elector: Elector | None = None
     lister: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="list"))
     """Of its own: that ``/healthz`` knows what there is must not wait for thousands of passes."""
@@ -160,7 +162,7 @@ class Operator:
                 self.settings.health_interval_s,
                 self._listed,
                 self._is_busy,
-                lambda kind, body: self.loops[kind].is_ours(body),
+                self.observes,
             ),
             name="freshness",
         )

@@ -85,13 +85,17 @@ def _always(_body: Object) -> bool:
     return True
 
 
+def _nobody(_body: Object) -> None:
+    return
+
+
 class LevelLoop:
     """One kind's workers. All methods belong to the event loop's thread.
 
     ``expected``: failures that a later pass may not meet again, logged in one line and retried with backoff. Anything
     else is a defect of the code: logged with its traceback, and the worker starts anew, so one resource can't stop
     the others. ``observe_pass`` is told of every pass: its seconds, and whether it failed. ``before_first``: what an
-    object's first pass waits for.
+    object's first pass waits for. ``gone``: told of each that is gone, also where its watch has not said so.
 
     ``is_ours``: whether this process makes passes over an object; asked before each pass. What is another's is taken in
     and watched, and let go of where it was ours. Whoever knows that the answer has changed wakes the object.
@@ -107,12 +111,14 @@ class LevelLoop:
         observe_pass: Callable[[float, bool], None] = lambda _seconds, _failed: None,
         before_first: Callable[[Object], Awaitable[None]] = _at_once,
         is_ours: Callable[[Object], bool] = _always,
+        gone: Callable[[Object], None] = _nobody,
     ) -> None:
         self._reconciler = reconciler
         self._expected = expected
         self._observe_pass = observe_pass
         self._before_first = before_first
         self._is_ours = is_ours
+        self._gone = gone
         self._items: dict[str, _Item] = {}
         self._standing_by = False
         self._uids: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
@@ -177,9 +183,6 @@ class LevelLoop:
             return False
         is_known = int(item.body["metadata"]["generation"]) >= int(body["metadata"]["generation"])
         return is_known and asyncio.get_running_loop().time() - self._passed_s <= within_s
-
-    def is_ours(self, body: Object) -> bool:
-        return self._is_ours(body)
 
     def wake_all(self) -> None:
         for uid, item in tuple(self._items.items()):
@@ -311,6 +314,7 @@ class LevelLoop:
         self._uids[named].discard(uid)
         if not self._uids[named]:
             del self._uids[named]
+        self._gone(item.body)
 
     async def _pass(self, item: _Item) -> float:
         """One pass; seconds until the next. One that is ended with the operator has not failed, and one that a defect

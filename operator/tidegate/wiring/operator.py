@@ -131,6 +131,7 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
         connection_changed=shared.sharing.connection_changed,
         reset_changed=shared.sharing.reset_changed,
         mirror_changed=shared.sharing.mirror_changed,
+        observes=shared.sharing.observes,
     )
     shared.sharing.loops = turns.operator.loops
     return turns.operator
