@@ -7,6 +7,7 @@ import asyncio
 import gc
 import logging
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Any, Final
@@ -82,6 +83,19 @@ async def _served(kube: KubeClient) -> None:
             await asyncio.sleep(_SERVED_AGAIN_S)
 
 
+async def _served_before(ended: asyncio.Event, kube: KubeClient) -> bool:
+    """Whether our kinds are served; not where all is to end before that."""
+    serving, ending = asyncio.create_task(_served(kube)), asyncio.create_task(ended.wait())
+    try:
+        await asyncio.wait((serving, ending), return_when=asyncio.FIRST_COMPLETED)
+        if serving.done():
+            serving.result()
+        return not ended.is_set()
+    finally:
+        serving.cancel()
+        ending.cancel()
+
+
 def _collect_seldom() -> None:
     """Have the garbage collector leave out what was imported, which stays, and look at the rest less often."""
     gc.collect()
@@ -121,18 +135,21 @@ async def run(settings: Settings) -> None:
         await operator.stop()
         ended.set()
 
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # Until kopf takes them. The first process of a container is not even ended by one that nobody takes.
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
     await operator.start()
     giving_way = asyncio.create_task(give_way(), name="give way")
     try:
-        await _served(operator.kube)
-        await kopf.operator(
-            registry=registry,
-            settings=kopf_settings,
-            clusterwide=not settings.namespaces,
-            namespaces=settings.namespaces,
-            standalone=True,
-            stop_flag=ended,
-        )
+        if await _served_before(ended, operator.kube):
+            await kopf.operator(
+                registry=registry,
+                settings=kopf_settings,
+                clusterwide=not settings.namespaces,
+                namespaces=settings.namespaces,
+                standalone=True,
+                stop_flag=ended,
+            )
     finally:
         if not operator.replaced.is_set():
             giving_way.cancel()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import threading
 import time
@@ -79,6 +78,7 @@ class OwnCertificates:
 
     def start(self) -> None:
         self.keeping = asyncio.create_task(self.trust.run(self.interval_s), name="own certificates")
+        self.keeping.add_done_callback(_ended)
 
     async def looked(self) -> None:
         """Once they were looked at: who comes by the webhook without trusting us goes on uninjected."""
@@ -86,9 +86,7 @@ class OwnCertificates:
 
     async def stop(self) -> None:
         if self.keeping is not None:
-            self.keeping.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self.keeping
+            await _cancelled(self.keeping)
 
 
 @dataclass(slots=True)
@@ -128,6 +126,8 @@ class Operator:
     """The same of each OffsetReset."""
     mirror_changed: Callable[[Object], None]
     """The same of each OffsetMirror."""
+    observes: Callable[[Kind, Object], bool]
+    """Whether it is for this process to observe an object, once it leads."""
     elector: Elector | None = None
     lister: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="list"))
     """Of its own: that ``/healthz`` knows what there is must not wait for thousands of passes."""
@@ -162,10 +162,11 @@ class Operator:
                 self.settings.health_interval_s,
                 self._listed,
                 self._is_busy,
-                lambda kind, body: self.loops[kind].is_ours(body),
+                self.observes,
             ),
             name="freshness",
         )
+        self.watchdog.add_done_callback(_ended)
         self.leading = asyncio.create_task(self._lead_in_turn(), name="election")
         self.leading.add_done_callback(self._election_ended)
         where = ", ".join(self.settings.namespaces) or "the whole cluster"
@@ -245,9 +246,7 @@ class Operator:
     async def _stop(self) -> None:
         for task in (self.watchdog, self.sweeping):
             if task is not None:
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
+                await _cancelled(task)
         if self.webhook is not None:
             await self.webhook.stop()
         if self.own_certificates is not None:
@@ -279,9 +278,7 @@ class Operator:
         """Only now that nothing is done any more: another process begins at once."""
         self.metrics.leads(False)
         if self.leading is not None:
-            self.leading.cancel()
-            # What it ended with was seen to.
-            await asyncio.wait([self.leading])
+            await _cancelled(self.leading)
         if self.elector is not None:
             await self.elector.release()
 
@@ -310,6 +307,19 @@ class Operator:
 
     def _is_busy(self, kind: Kind, body: Object, within_s: float) -> bool:
         return self.loops[kind].is_busy(body, within_s)
+
+
+def _ended(task: asyncio.Task[None]) -> None:
+    """It goes on until it is cancelled: where a defect has ended it, nobody else would hear of that."""
+    error = None if task.cancelled() else task.exception()
+    if error is not None:
+        _log.error("%s ended with an unexpected error", task.get_name(), exc_info=error)
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    """Ended. What it ended with before was seen to, and must keep nothing else from being stopped."""
+    task.cancel()
+    await asyncio.wait([task])
 
 
 def _close_all(closing: Collection[Callable[[], None]], limit_s: float = _CLOSING_S) -> None:

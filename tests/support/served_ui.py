@@ -118,7 +118,7 @@ class Scene:
         self.eye = eye or ClosedEye()
         self.board = Board(WATCHED)
         self.watches = FakeWatches(self.kube, seconds=seconds)
-        self.executor = ThreadPoolExecutor(4)
+        self.executor, self.looking = ThreadPoolExecutor(4), ThreadPoolExecutor(1)
         self._following = Following(WATCHED, self.watches, self.board)
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, daemon=True)
@@ -138,7 +138,8 @@ class Scene:
 
     def parts(self) -> Parts:
         about = {"you": self.kube.own, "where": "all namespaces", "server": "https://api.example.org:6443"}
-        return Parts(self.board, cast("Client", self.kube), self.runs, self.eye, SystemClock(), self.executor, about)
+        kube, clock = cast("Client", self.kube), SystemClock()
+        return Parts(self.board, kube, self.runs, self.eye, clock, self.executor, self.looking, about)
 
     def application(self, host: str | None = None) -> web.Application:
         return Page(self.parts()).application(Guard(host or self.host, TOKEN))
@@ -156,6 +157,7 @@ class Scene:
             self.loop.call_soon_threadsafe(self._over.set)
         self._thread.join(10)
         self.executor.shutdown(wait=False)
+        self.looking.shutdown(wait=False)
 
     def _serve(self) -> None:
         self.loop.run_until_complete(self._served())

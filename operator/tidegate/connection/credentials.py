@@ -18,11 +18,20 @@ from tidegate.resources.connection import KafkaConnectionSpec
 SECRET_NOT_FOUND: Final = "SecretNotFound"  # noqa: S105 - a condition's reason
 SECRET_KEY_NOT_FOUND: Final = "SecretKeyNotFound"  # noqa: S105 - a condition's reason
 SECRET_UNUSABLE: Final = "SecretUnusable"  # noqa: S105 - a condition's reason
+SECRET_NOT_READABLE: Final = "SecretNotReadable"  # noqa: S105 - a condition's reason
 
 _BUNDLE: Final = "trusted-certificates.pem"
 _PEM: Final = b"-----BEGIN "
 
-Secrets = Mapping[str, Mapping[str, bytes] | None]
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A Secret that the API server does not let the operator read. ``why``: as it says it."""
+
+    why: str
+
+
+Secrets = Mapping[str, Mapping[str, bytes] | Unread | None]
 """Values by Secret and key; ``None`` for a Secret that is not there."""
 
 FileOf = Callable[[str, str], Path]
@@ -169,6 +178,12 @@ def _value(ref: SecretKeyRef, secrets: Secrets) -> bytes:
     if secret is None:
         raise UnusableSecret(
             SECRET_NOT_FOUND, f"spec.{ref.field}: there is no Secret {ref.secret} in this namespace: create it"
+        )
+    if isinstance(secret, Unread):
+        raise UnusableSecret(
+            SECRET_NOT_READABLE,
+            f"spec.{ref.field}: the operator can't read Secret {ref.secret}: let it, as by rbac.secrets of the chart "
+            f"({secret.why})",
         )
     value = secret.get(ref.key)
     if value is None:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from tidegate.clock import Clock
 from tidegate.cluster import Kafka
@@ -16,6 +16,9 @@ from tidegate.connection.audit_topics import AuditTopics
 from tidegate.connection.connect_clusters import connect_clusters
 from tidegate.connection.control_topics import TopicsOfConnections
 from tidegate.connection.credentials import (
+    SECRET_NOT_READABLE,
+    Secrets,
+    Unread,
     UnusableSecret,
     audit_topic_of,
     connect_clusters_in,
@@ -52,6 +55,8 @@ from tidegate.kube.ports import (
     EventType,
     Kube,
     KubeEvent,
+    KubeFailure,
+    KubeUnavailable,
     NotFound,
     Object,
     label_of,
@@ -71,6 +76,8 @@ _FIRST_RETRY_S: Final = 1.0
 _LAST_RETRY_S: Final = 30.0
 _AS_OLD: Final = 0.8
 """Of an idle tick: how old a look may be that a pass goes by."""
+_REFUSED_S: Final = 60.0
+"""How long it is not said of what is open that one of its Secrets may not be read any more."""
 _CONFIRM_S: Final = 30.0
 """How long a process may go without hearing that another one has replaced it. Asking takes a write of the brokers'."""
 
@@ -113,6 +120,8 @@ class ConnectionReconciler:
         self._failures: dict[str, int] = {}
         self._audit_topics = AuditTopics(parts.patient_executor, parts.live.is_frozen)
         self._permissions = PermissionsOfConnections(parts.patient_executor)
+        self._refused_s: dict[str, float] = {}
+        """By connection, since when one of its Secrets may not be read."""
         self._confirmed_s: dict[str, float] = {}
         """By connection, when it was last asked whether this process may still write the control topic."""
 
@@ -142,6 +151,7 @@ class ConnectionReconciler:
         parts.metrics.connection_gone(label_of(body))
         self._failures.pop(uid, None)
         self._confirmed_s.pop(uid, None)
+        self._refused_s.pop(uid, None)
         self._permissions.forget(uid)
         if live is not None:
             parts.changed(live.namespace, live.name)
@@ -157,7 +167,7 @@ class ConnectionReconciler:
         try:
             spec = parse_spec(KafkaConnectionSpec, body)
             self._limit(body, spec)
-            secrets = {name: await self._secret(namespace_of(body), name) for name in keys_by_secret(spec)}
+            secrets = await self._secrets(body, spec)
             lacks = {name: (it.reason, str(it)) for name, it in unusable_clusters(spec, secrets).items()}
             await self._keep_open(body, spec, file_contents(spec, secrets), lacks)
         except InvalidResource as invalid:
@@ -227,11 +237,27 @@ class ConnectionReconciler:
         permissions = await self._permissions.of(live)
         return [*said, sharing(live, self._parts.live), *([permissions] if permissions is not None else [])]
 
-    async def _secret(self, namespace: str, name: str) -> Any:
+    async def _secrets(self, body: Object, spec: KafkaConnectionSpec) -> Secrets:
+        """Those that it names. Raises ``KubeFailure``, also for a while where one of what is open is refused, as an API
+        server that just came up refuses everybody. All else is said: what stays unobserved fails the health check."""
+        found = {name: await self._secret(namespace_of(body), name) for name in keys_by_secret(spec)}
+        refused = next((secret for secret in found.values() if isinstance(secret, Unread)), None)
+        uid, now_s = uid_of(body), self._parts.clock.monotonic()
+        if refused is None:
+            self._refused_s.pop(uid, None)
+        elif now_s - self._refused_s.setdefault(uid, now_s) < _REFUSED_S and self._live(body) and _is_unsaid(body):
+            raise KubeFailure(refused.why)
+        return found
+
+    async def _secret(self, namespace: str, name: str) -> Mapping[str, bytes] | Unread | None:
         try:
             return await in_thread(self._parts.executor, self._parts.kube.secret, namespace, name)
         except NotFound:
             return None
+        except KubeUnavailable:
+            raise
+        except KubeFailure as refusal:
+            return Unread(str(refusal))
 
     def _limit(self, body: Object, spec: KafkaConnectionSpec) -> None:
         """What is open goes on, also where it could not be opened anew, within what is allowed now, and begins nothing
@@ -355,6 +381,13 @@ class ConnectionReconciler:
         if isinstance(seen, Cluster):
             return self._parts.idle_tick_s
         return float(min(_LAST_RETRY_S, _FIRST_RETRY_S * 2 ** min(self._failures[uid] - 1, 10)))
+
+
+def _is_unsaid(body: Object) -> bool:
+    """Whether its generation was observed, and it was not said then that a Secret may not be read."""
+    status = read_status(ConnectionStatus, body)
+    is_observed = status.observed_generation == body["metadata"]["generation"]
+    return is_observed and all(each.reason != SECRET_NOT_READABLE for each in status.conditions)
 
 
 def _frozen(body: Object) -> Said | None:

@@ -202,6 +202,8 @@ class DiscoveryFeature:
             if not watch.guards:
                 del self._watches[watch.live.uid]
                 await watch.close()
+                # It looked on after its connection was gone, until it was told.
+                self._parts.metrics.polls_gone(f"{watch.live.namespace}/{watch.live.name}")
 
     async def disconnected(self, key: str) -> None:
         await self.forget(key)

@@ -152,7 +152,8 @@ class Candidate:
             return
         if self._identity.is_predecessor(found.holder):
             return
-        left_s = self._seen_s + found.duration_s - now_s
+        # One without a duration was changed by hand: its holder goes by its own, and does not know of that yet.
+        left_s = self._seen_s + (found.duration_s or self.timing.lease_s) - now_s
         if left_s > 0:
             # The moment it ends is looked at again: it may have been renewed.
             self._is_fresh, self._due_s = False, now_s + min(self.timing.retry_s, left_s)

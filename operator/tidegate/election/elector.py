@@ -131,8 +131,14 @@ class Elector:
             candidate.failed(self._clock.monotonic(), at_once=False)
             self._trouble_is(str(failure) or f"the API server did not answer within {limit_s:.1f} s")
             return
-        self._trouble_is("")
+        if not (isinstance(step, Look) and self._has_to_write()):
+            self._trouble_is("")
         self._follow()
+
+    def _has_to_write(self) -> bool:
+        """Whether what was just read is to be written over. Whoever may read the Lease and not write it would be well
+        again with each look, and nobody would ever lead."""
+        return isinstance(self._candidate.step(self._clock.monotonic(), self._clock.now()), Create | Update)
 
     def _holds(self, record: LeaseRecord, sent_s: float) -> None:
         self._candidate.wrote(record, sent_s)

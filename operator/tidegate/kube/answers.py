@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import ssl
-from typing import Any
+from typing import Any, Final
 
 import urllib3
 from urllib3.exceptions import (
@@ -16,6 +16,8 @@ from urllib3.exceptions import (
     ReadTimeoutError,
     SSLError,
 )
+
+NO_JSON: Final = "the answer is cut off, or no JSON"
 
 _TOLD_LIMIT = 300
 """Characters of a text that is not ours: a server may say anything."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import binascii
 import os
 from collections.abc import Callable
+from json import JSONDecodeError
 from typing import Any, Final
 
 import urllib3
 
 from tidegate.clock import Clock
 from tidegate.kube import kubeconfig
-from tidegate.kube.answers import message_of, why_unanswered
+from tidegate.kube.answers import NO_JSON, message_of, why_unanswered
 from tidegate.kube.deferred import defer_unused
 
 API_TIMEOUT_S: Final = (5.0, 15.0)
@@ -64,6 +65,8 @@ class PatientCalls:
                 raise self._unavailable(f"can't write {self._location}: {error}") from error
             except (urllib3.exceptions.HTTPError, OSError) as error:
                 reason = why_unanswered(error)
+            except (JSONDecodeError, UnicodeDecodeError):
+                reason = NO_JSON
             was_away = True
             if self._clock.monotonic() + pause_s > deadline:
                 raise self._unavailable(f"the API server did not take {self._location} in time: {reason}")

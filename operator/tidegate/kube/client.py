@@ -7,6 +7,7 @@ import hashlib
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from json import JSONDecodeError
 from typing import Any, Final
 
 import urllib3
@@ -14,9 +15,9 @@ from kubernetes.client import ApiClient
 from kubernetes.client.exceptions import ApiException
 
 from tidegate.clock import Clock
-from tidegate.kube.answers import is_of_ending_namespace, message_of, why_unanswered
+from tidegate.kube.answers import NO_JSON, is_of_ending_namespace, message_of, why_unanswered
 from tidegate.kube.core import CoreObjects
-from tidegate.kube.custom import CustomResources
+from tidegate.kube.custom import CustomResources, page_of
 from tidegate.kube.labels import owner_label
 from tidegate.kube.ports import (
     Conflict,
@@ -80,10 +81,9 @@ class KubeClient:
         while True:
             # resource_version "0" would be answered from a cache: what others have begun has to be seen here.
             answer = bounded_object(what, self._objects.list, kind, namespace, limit=_PAGE, following=following)
-            for body in answer["items"]:
-                # An item of a list does not say of which kind it is, unlike what a watch tells.
-                yield kept_of({"apiVersion": kind.api_version, "kind": kind.kind, **body})
-            following = answer["metadata"].get("continue") or ""
+            page = page_of(what, kind, answer)
+            yield from page.bodies
+            following = page.following
             if not following:
                 return
 
@@ -346,6 +346,9 @@ def bounded_call(
         raise failure_of(what, error) from error
     except (urllib3.exceptions.HTTPError, OSError) as error:
         raise KubeUnavailable(f"{what}: {why_unanswered(error)}") from error
+    except (JSONDecodeError, UnicodeDecodeError) as error:
+        # Of a proxy, or cut off. It says that it was done, and not what is there now.
+        raise KubeUnavailable(f"{what}: {NO_JSON}") from error
 
 
 def _is_owned(config_map: Object, owner: Object) -> bool:

@@ -3,13 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 from kubernetes.client import ApiClient
 from kubernetes.client.exceptions import ApiException
 
-from tidegate.kube.ports import Kind
+from tidegate.kube.ports import Kind, KubeFailure, Object, kept_of
 from tidegate.kube.requests import MERGE, Requests, path_of
+
+_NAMES: Final = ("namespace", "name", "uid")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of a listing. ``following``: by what the next one is asked for; empty: it is the last. ``version``: as
+    of which moment it is."""
+
+    bodies: tuple[Object, ...]
+    following: str
+    version: str
+
+
+def page_of(what: str, kind: Kind, answer: Mapping[str, Any]) -> Page:
+    """Raises ``KubeFailure`` for what is no such page, as that of a proxy: ``what`` is done begins its message."""
+    items, metadata = answer.get("items"), answer.get("metadata")
+    if not isinstance(items, list) or not isinstance(metadata, Mapping) or not all(map(is_object, items)):
+        raise KubeFailure(f"{what}: the API server answered with something that is no list of {kind.plural}")
+    # An item of a list does not say of which kind it is, unlike what a watch tells.
+    bodies = tuple(kept_of({"apiVersion": kind.api_version, "kind": kind.kind, **body}) for body in items)
+    return Page(bodies, str(metadata.get("continue") or ""), str(metadata.get("resourceVersion", "")))
+
+
+def is_object(body: Any) -> bool:
+    """Whether it has what each object of ours has, by which it is told from others."""
+    metadata = body.get("metadata") if isinstance(body, Mapping) else None
+    return isinstance(metadata, Mapping) and all(isinstance(metadata.get(name), str) for name in _NAMES)
 
 
 class CustomResources:

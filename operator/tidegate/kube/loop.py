@@ -69,6 +69,8 @@ class _Item:
     begun: bool = False
     """Whether something may be kept of it: it is ours, and its first pass may begin."""
     failures: int = 0
+    began_s: float = 0.0
+    """When the newest step of its worker began."""
     task: asyncio.Task[None] | None = None
     """Its worker: at work, or ended by a defect and to be started anew. ``None``: it is at rest."""
     timer: asyncio.TimerHandle | None = None
@@ -83,13 +85,17 @@ def _always(_body: Object) -> bool:
     return True
 
 
+def _nobody(_body: Object) -> None:
+    return
+
+
 class LevelLoop:
     """One kind's workers. All methods belong to the event loop's thread.
 
     ``expected``: failures that a later pass may not meet again, logged in one line and retried with backoff. Anything
     else is a defect of the code: logged with its traceback, and the worker starts anew, so one resource can't stop
     the others. ``observe_pass`` is told of every pass: its seconds, and whether it failed. ``before_first``: what an
-    object's first pass waits for.
+    object's first pass waits for. ``gone``: told of each that is gone, also where its watch has not said so.
 
     ``is_ours``: whether this process makes passes over an object; asked before each pass. What is another's is taken in
     and watched, and let go of where it was ours. Whoever knows that the answer has changed wakes the object.
@@ -105,12 +111,14 @@ class LevelLoop:
         observe_pass: Callable[[float, bool], None] = lambda _seconds, _failed: None,
         before_first: Callable[[Object], Awaitable[None]] = _at_once,
         is_ours: Callable[[Object], bool] = _always,
+        gone: Callable[[Object], None] = _nobody,
     ) -> None:
         self._reconciler = reconciler
         self._expected = expected
         self._observe_pass = observe_pass
         self._before_first = before_first
         self._is_ours = is_ours
+        self._gone = gone
         self._items: dict[str, _Item] = {}
         self._standing_by = False
         self._uids: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
@@ -175,9 +183,6 @@ class LevelLoop:
             return False
         is_known = int(item.body["metadata"]["generation"]) >= int(body["metadata"]["generation"])
         return is_known and asyncio.get_running_loop().time() - self._passed_s <= within_s
-
-    def is_ours(self, body: Object) -> bool:
-        return self._is_ours(body)
 
     def wake_all(self) -> None:
         for uid, item in tuple(self._items.items()):
@@ -260,7 +265,7 @@ class LevelLoop:
             return
         error = task.exception()
         if error is not None:
-            self._observe_pass(0.0, True)
+            self._passed(item, failed=True)
             item.failures += 1
             delay = _backoff(item.failures)
             _log.error(
@@ -278,7 +283,7 @@ class LevelLoop:
 
     async def _work(self, uid: str, item: _Item) -> None:
         while not item.gone:
-            item.woken = False
+            item.woken, item.began_s = False, asyncio.get_running_loop().time()
             if item.missed:
                 item.missed = False
                 item.gone = await self._is_lost(item)
@@ -286,8 +291,9 @@ class LevelLoop:
                 if not item.begun:
                     item.task = None
                     return
-                item.begun = False
+                # What could not be let go of is let go of by the next attempt.
                 await self._reconciler.forget(item.body)
+                item.begun = False
             elif not item.begun:
                 # It may be another's once that is over.
                 item.begun = True
@@ -298,6 +304,7 @@ class LevelLoop:
                     item.task, loop = None, asyncio.get_running_loop()
                     item.timer = loop.call_later(delay, self._start, uid, item, context=self._context)
                     return
+        item.began_s = asyncio.get_running_loop().time()
         await self._reconciler.forget(item.body)
         self._drop(uid, item)
 
@@ -307,31 +314,34 @@ class LevelLoop:
         self._uids[named].discard(uid)
         if not self._uids[named]:
             del self._uids[named]
+        self._gone(item.body)
 
     async def _pass(self, item: _Item) -> float:
-        """One pass; seconds until the next."""
-        started = asyncio.get_running_loop().time()
-        failed = True
+        """One pass; seconds until the next. One that is ended with the operator has not failed, and one that a defect
+        ends is seen to where the worker has ended."""
         try:
             done = await self._reconciler.reconcile(item.body)
-            failed = False
         except (Conflict, NotFound) as error:
             # Somebody changed or removed it (kopf never tells of an object that went while its watch was down).
+            self._passed(item, failed=True)
             item.failures += 1
             _log.debug("%s/%s: %s; reading it again", namespace_of(item.body), name_of(item.body), error)
             return await self._refreshed(item)
         except self._expected as error:
+            self._passed(item, failed=True)
             item.failures += 1
             delay = _backoff(item.failures)
             _log.warning("%s/%s: %s; again in %.1f s", namespace_of(item.body), name_of(item.body), error, delay)
             return delay
-        finally:
-            self._passed_s = asyncio.get_running_loop().time()
-            self._observe_pass(self._passed_s - started, failed)
+        self._passed(item, failed=False)
         item.failures = 0
         if version_of(done.body) >= version_of(item.body):
             item.body = done.body
         return delay_s(done.again_after_s, asyncio.get_running_loop().time())
+
+    def _passed(self, item: _Item, *, failed: bool) -> None:
+        self._passed_s = asyncio.get_running_loop().time()
+        self._observe_pass(self._passed_s - item.began_s, failed)
 
     async def _is_lost(self, item: _Item) -> bool:
         try:
@@ -342,6 +352,7 @@ class LevelLoop:
             return item.gone
 
     async def _refreshed(self, item: _Item) -> float:
+        before = item.body
         try:
             fresh = await self._reconciler.refresh(item.body)
         except self._expected as error:
@@ -349,7 +360,8 @@ class LevelLoop:
             return _backoff(item.failures)
         if fresh is None:
             item.gone = True
-        else:
+        elif item.body is before or version_of(fresh) >= version_of(item.body):
+            # Not over what a watch has told of meanwhile, which it does once.
             item.body = fresh
         return 0 if item.failures < 3 else _backoff(item.failures)
 

@@ -10,9 +10,9 @@ import urllib3
 from kubernetes.client import ApiClient
 from kubernetes.client.exceptions import ApiException
 
-from tidegate.kube.answers import why_unanswered
+from tidegate.kube.answers import NO_JSON, why_unanswered
 from tidegate.kube.client import bounded_object, failure_of
-from tidegate.kube.custom import CustomResources
+from tidegate.kube.custom import CustomResources, is_object, page_of
 from tidegate.kube.ports import Kind, KubeFailure, KubeUnavailable, Object, kept_of
 from tidegate.kube.requests import Requests, path_of
 
@@ -68,10 +68,11 @@ class WatchClient:
         found: list[Object] = []
         while True:
             answer = bounded_object(what, self._objects.list, kind, self._namespace, limit=_PAGE, following=following)
-            found += [kept_of({"apiVersion": kind.api_version, "kind": kind.kind, **body}) for body in answer["items"]]
-            following = answer["metadata"].get("continue") or ""
+            page = page_of(what, kind, answer)
+            found += page.bodies
+            following = page.following
             if not following:
-                return Listing(tuple(found), str(answer["metadata"].get("resourceVersion", "")))
+                return Listing(tuple(found), page.version)
 
     def changes(self, kind: Kind, since: str) -> Iterator[Change]:
         what = f"watch {kind.plural}{self._where}"
@@ -92,7 +93,7 @@ class WatchClient:
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise KubeUnavailable(f"{what}: {why_unanswered(error)}") from error
         except ValueError as error:
-            raise KubeUnavailable(f"{what}: the answer is cut off, or no JSON") from error
+            raise KubeUnavailable(f"{what}: {NO_JSON}") from error
 
     @property
     def _where(self) -> str:
@@ -102,12 +103,16 @@ class WatchClient:
 def _change(what: str, line: Any) -> Change:
     kind = line.get("type") if isinstance(line, Mapping) else None
     body = line.get("object") if isinstance(line, Mapping) else None
+    no_change = KubeFailure(f"{what}: the API server said something that is no change")
     if not isinstance(body, Mapping):
-        raise KubeFailure(f"{what}: the API server said something that is no change")
+        raise no_change
     if kind == "ERROR":
         text = f"{what}: {body.get('code')} {body.get('message')}"
         raise Expired(text) if body.get("code") == _GONE else KubeUnavailable(text)
-    version = str((body.get("metadata") or {}).get("resourceVersion", ""))
+    metadata = body.get("metadata")
+    if not isinstance(metadata, Mapping) or not (kind == "BOOKMARK" or is_object(body)):
+        raise no_change
+    version = str(metadata.get("resourceVersion", ""))
     if kind == "BOOKMARK":
         return Change(None, False, version)
     return Change(kept_of(body), kind == "DELETED", version)

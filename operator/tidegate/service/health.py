@@ -116,8 +116,7 @@ class Freshness:
                 generation = int(body["metadata"]["generation"])
                 if body["metadata"].get("deletionTimestamp") or (knows is None and not is_ours(kind, body)):
                     continue
-                observed = (body.get("status") or {}).get("observedGeneration")
-                if observed == generation if knows is None else knows(kind, body):
+                if _is_observed(body, generation) if knows is None else knows(kind, body):
                     continue
                 key = (uid_of(body), generation)
                 before = self._since.get(key)
@@ -152,6 +151,14 @@ class Freshness:
 
     def _limit_of(self, unobserved: _Unobserved) -> float:
         return self._limit_s * (_BUSY_TIMES if unobserved.busy else 1)
+
+
+def _is_observed(body: Object, generation: int) -> bool:
+    """Also where only the conditions say so: of a status that this version can't read the rest stays as it is."""
+    status = body.get("status") or {}
+    said = status.get("conditions")
+    conditions = [each for each in said if isinstance(each, Mapping)] if isinstance(said, list) else []
+    return any(each.get("observedGeneration") == generation for each in (status, *conditions))
 
 
 async def keep_fresh(

@@ -11,6 +11,7 @@ import functools
 import logging
 import socket
 import ssl
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -198,7 +199,11 @@ class _Server(ThreadingHTTPServer):
             _Handler(secured, client_address, self, seat)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - the base class's signature
-        _log.debug("a connection from %s ended", client_address[0], exc_info=True)
+        if isinstance(sys.exception(), OSError):
+            _log.debug("a connection from %s ended", client_address[0], exc_info=True)
+        else:
+            # Of ours, and not of whoever asked, who gets no answer.
+            _log.error("what %s asked for could not be answered", client_address[0], exc_info=True)
 
 
 def _end(request: socket.socket) -> None:

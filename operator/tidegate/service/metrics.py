@@ -285,6 +285,11 @@ class Metrics:
         self._polls.labels(connection, "failed" if failed else "ok").inc()
         self._poll_seconds.observe(seconds)
 
+    def polls_gone(self, connection: str) -> None:
+        """Nobody looks for new partitions of this cluster any more."""
+        for outcome in _LOOKS:
+            self._polls.remove(connection, outcome)
+
     def new_partition(self, outcome: str) -> None:
         """One new partition of a guarded group is taken care of, or was begun at its end by somebody."""
         self._new_partitions.labels(outcome).inc()
@@ -304,7 +309,7 @@ class Metrics:
         self._unreadable.remove(connection)
         for outcome in _LOOKS:
             self._looks.remove(connection, outcome)
-            self._polls.remove(connection, outcome)
+        self.polls_gone(connection)
 
     # --- passes -------------------------------------------------------------------------------------------------------
 

@@ -77,9 +77,8 @@ _STORE_PATIENCE_S: Final = 10.0
 def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient) -> Operator:
     """Make the parts, on the running event loop. Raises ``NoCluster``, ``FilesFailure``, ``OSError`` with a message for
     a person."""
-    wake = Wake()
+    wake, turns = Wake(), Turns()
     shared = share(settings, open_kube, wake.stirred)
-    turns = Turns()
     process = WriterProcess(turns.lost, shared.may_write)
     clients = ClientPool(functools.partial(KafkaClient, process=process))
     direct, runners = _runners(shared, wake, clients)
@@ -131,6 +130,7 @@ def build(settings: Settings, open_kube: Callable[..., KubeClient] = KubeClient)
         connection_changed=shared.sharing.connection_changed,
         reset_changed=shared.sharing.reset_changed,
         mirror_changed=shared.sharing.mirror_changed,
+        observes=shared.sharing.observes,
     )
     shared.sharing.loops = turns.operator.loops
     return turns.operator

@@ -45,15 +45,25 @@ class Sharing:
     def is_borrowed(self, connection: Object) -> bool:
         return not self._owns(connection)
 
+    def observes(self, kind: Kind, body: Object) -> bool:
+        """Whether it is for this process to say in its status what was seen of it. For a connection that is only
+        borrowed it is for its own shard, and this process is well also where that one does not run."""
+        return self.is_ours(kind)(body) and not (kind == CONNECTIONS and self.is_borrowed(body))
+
     def connection_changed(self, connection: Object) -> None:
-        """Its watch has told of it: where another shard is to look after it from now on, so is it after what goes
-        through it."""
+        """Its watch has told of it, or it is gone: where another shard is to look after it from now on, so is it after
+        what goes through it."""
+        if self._shard.count == 1:
+            return
         place = namespace_of(connection), name_of(connection)
         # Not as it was told: it may be gone, or there may be a newer one of its name.
         now = self.loops[CONNECTIONS].named(*place)
-        key = named(*place) if now is None else key_of(now)
-        if self._shard.count > 1 and self._clusters.get(place) != key:
-            self._clusters[place] = key
+        if now is None:
+            moves = self._clusters.pop(place, named(*place)) != named(*place)
+        else:
+            moves = self._clusters.get(place) != key_of(now)
+            self._clusters[place] = key_of(now)
+        if moves:
             self.wake_all()
 
     def reset_changed(self, reset: Object) -> None:

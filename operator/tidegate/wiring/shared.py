@@ -93,7 +93,7 @@ class Shared:
             expected=_EXPECTED,
             observe_pass=lambda seconds, failed: self.metrics.passed(kind.kind, seconds, failed=failed),
             is_ours=self.sharing.is_ours(kind),
-            **({} if kind == CONNECTIONS else {"before_first": self.looks.wait}),
+            **({"gone": self.sharing.connection_changed} if kind == CONNECTIONS else {"before_first": self.looks.wait}),
         )
 
 

@@ -15,7 +15,7 @@ from support.planned_runs import a_run
 from support.served_ui import Scene, SeenByTests, furnish, some_kafka
 from tidegate.cli.ui import board, server
 from tidegate.cli.ui.actions import Done
-from tidegate.incident.seen import KafkaSeen
+from tidegate.incident.seen import KafkaSeen, Unseen
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kube.ports import PAUSES, RESETS
 from tidegate.resources.reset import ResetPhase
@@ -164,6 +164,43 @@ def test_nothing_can_be_approved_of_a_reset_that_is_gone(started: Browser) -> No
 
         started.until("document.querySelector('.failed')?.innerText.includes('seen last')", "that it is gone")
         assert started.run("document.querySelectorAll('.actions button').length") == 0
+
+
+def test_the_plan_of_a_reset_that_was_made_again_is_its_own(started: Browser) -> None:
+    with furnished() as scene:
+        before, run = scene.kube.get(RESETS, "shop", "replay-done"), scene.runs.runs["shop", "replay-done"]
+        assert run.plan is not None
+        opened(started, scene, "#/reset/shop/replay-done", "document.querySelector('.plan')")
+        scene.kube.delete(RESETS, "shop", "replay-done", "2026-11-22T03:00:00Z")
+        started.until("document.querySelector('.failed')?.innerText.includes('seen last')", "that it is gone")
+
+        scene.runs.runs["shop", "replay-done"] = replace(run, plan=replace(run.plan, notes=("Of another reset",)))
+        scene.put(RESETS, "shop", "replay-done", before["spec"], before["status"])
+
+        started.until("document.querySelector('.plan').textContent.includes('Of another reset')", "its own plan")
+
+
+def test_what_kafka_refuses_to_tell_of_a_group_is_not_said_to_be_nothing(started: Browser) -> None:
+    eye = some_kafka(3)
+    refused = (Unseen("the group's state and members", "not authorized"), Unseen("the committed offsets", "same"))
+    eye.seen["payments-eu"] = replace(eye.seen["payments-eu"], group=None, committed=None, bounds={}, unseen=refused)
+    with furnished(Scene(eye, seconds=5)) as scene:
+        scene.kube.delete(PAUSES, "shop", "inc-4711", "2026-11-22T03:00:00Z")
+        opened(started, scene, GROUP, "document.querySelector('.detail').innerText.includes('not authorized')")
+
+        assert "no committed offsets" not in started.run("document.querySelector('.detail').innerText")
+
+
+def test_an_owner_that_kafka_refuses_to_tell_of_is_not_nobody(started: Browser) -> None:
+    eye = some_kafka(3)
+    refused = (Unseen("the group's state and members", "not authorized"),)
+    eye.seen["payments-eu"] = replace(eye.seen["payments-eu"], group=None, unseen=refused)
+    with furnished(Scene(eye, seconds=5)) as scene:
+        opened(started, scene, GROUP, "document.querySelector('td.owner')")
+
+        owners = started.run("[...document.querySelectorAll('td.owner')].map((e) => e.innerText)")
+
+    assert set(owners) == {"not known"}
 
 
 def test_what_is_approved_is_said_and_so_is_an_approval_without_effect(

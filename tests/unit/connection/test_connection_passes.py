@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +23,7 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Fenced, KafkaFailure, NotAuthorized, Unavailable
 from tidegate.kafka.rights import Resource, Right
 from tidegate.kafka_client.settings import BadConnection
-from tidegate.kube.ports import CONNECTIONS, Object
+from tidegate.kube.ports import CONNECTIONS, KubeFailure, KubeUnavailable, Object
 from tidegate.resources.base import read_status
 from tidegate.resources.conditions import (
     CONNECT_CLUSTERS,
@@ -35,6 +35,7 @@ from tidegate.resources.conditions import (
     find_condition,
 )
 from tidegate.resources.connection import CapabilitiesStatus, ConnectionStatus, GroupKind, QuotaSpec, Support
+from tidegate.service.health import Freshness
 from tidegate.service.metrics import Metrics
 
 CREATED = "2026-01-01T00:00:00Z"
@@ -543,3 +544,101 @@ def test_a_connect_cluster_without_its_secret_keeps_nobody_else_from_the_cluster
     [live] = world.live
     assert (live.connect.keys(), live.connect_lacks) == ({"main", "plain"}, {})
     assert find_condition(read_status(ConnectionStatus, world.body).conditions, CONNECT_CLUSTERS) is None
+
+
+WITH_PASSWORD = {
+    "bootstrapServers": "127.0.0.1:9092",
+    "authentication": {
+        "type": "plain",
+        "username": "u",
+        "passwordSecret": {"secretName": "login", "password": "pw"},
+    },
+}
+
+
+def refusing(failure: KubeFailure) -> Callable[[str, str], Mapping[str, bytes]]:
+    def secret(_namespace: str, _name: str) -> Mapping[str, bytes]:
+        raise failure
+
+    return secret
+
+
+FORBIDDEN = KubeFailure('read Secret ns/login: 403 secrets "login" is forbidden')
+
+
+def test_a_secret_that_the_operator_may_not_read_is_said(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else its generation is observed never, and whoever may create one has the operator restarted again and again."""
+    monkeypatch.setattr(world.kube, "secret", refusing(FORBIDDEN))
+    world.kube.change(CONNECTIONS, "ns", "kafka", spec=WITH_PASSWORD)
+
+    world.look()
+
+    said = find_condition(read_status(ConnectionStatus, world.body).conditions, READY)
+    assert said is not None
+    assert (said.status, said.reason) == ("False", "SecretNotReadable")
+    assert "403" in said.message
+    assert Freshness(30, world.clock.monotonic).listed([(CONNECTIONS, [world.body])]) == 0
+
+
+def test_a_connect_clusters_secret_that_may_not_be_read_concerns_nobody_else(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = {
+        "name": "main",
+        "url": "https://connect.example.org:8083",
+        "authentication": {"username": "me", "passwordSecret": {"secretName": "login", "password": "pw"}},
+    }
+    monkeypatch.setattr(world.kube, "secret", refusing(FORBIDDEN))
+    world.kube.change(CONNECTIONS, "ns", "kafka", spec={"bootstrapServers": "127.0.0.1:9092", "connect": [cluster]})
+
+    world.look()
+
+    conditions = read_status(ConnectionStatus, world.body).conditions
+    ready, said = find_condition(conditions, READY), find_condition(conditions, CONNECT_CLUSTERS)
+    assert ready is not None
+    assert said is not None
+    assert (ready.status, said.status, said.reason) == ("True", "False", "SecretNotReadable")
+    world.look()
+
+
+@pytest.mark.parametrize("failure", [FORBIDDEN, KubeUnavailable("read Secret ns/login: 503")])
+def test_what_is_open_goes_on_while_its_secret_is_refused(
+    world: World, monkeypatch: pytest.MonkeyPatch, failure: KubeFailure
+) -> None:
+    """As by an API server that just came up: it refuses everybody until it has read the roles."""
+    world.kube.secrets["ns", "login"] = {"pw": b"s3cret"}
+    world.kube.change(CONNECTIONS, "ns", "kafka", spec=WITH_PASSWORD)
+    world.look()
+    before = world.body
+    monkeypatch.setattr(world.kube, "secret", refusing(failure))
+
+    with pytest.raises(KubeFailure):
+        world.look()
+
+    [live] = world.live
+    assert live.trouble is None
+    assert world.body == before
+
+
+def test_what_is_open_says_that_its_secret_is_refused_after_a_while(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = world.kube.secret
+    world.kube.secrets["ns", "login"] = {"pw": b"s3cret"}
+    world.kube.change(CONNECTIONS, "ns", "kafka", spec=WITH_PASSWORD)
+    world.look()
+    monkeypatch.setattr(world.kube, "secret", refusing(FORBIDDEN))
+    with pytest.raises(KubeFailure):
+        world.look()
+
+    world.clock.sleep(61)
+    world.look()
+
+    said = find_condition(read_status(ConnectionStatus, world.body).conditions, READY)
+    assert said is not None
+    assert said.reason == "SecretNotReadable"
+    monkeypatch.setattr(world.kube, "secret", read)
+    world.look()
+    said = find_condition(read_status(ConnectionStatus, world.body).conditions, READY)
+    assert said is not None
+    assert said.status == "True"

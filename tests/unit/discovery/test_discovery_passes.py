@@ -472,6 +472,28 @@ def test_a_look_that_is_ended_with_the_operator_is_not_counted_as_failed(
     assert not world.counted("tidegate_discovery_polls_total", connection="ns/kafka", outcome="failed")
 
 
+def test_a_look_that_outlasts_its_connection_leaves_no_count_of_it(world: World) -> None:
+    def told() -> list[float | None]:
+        outcomes = ("ok", "failed")
+        return [world.counted("tidegate_discovery_polls_total", connection="ns/kafka", outcome=o) for o in outcomes]
+
+    async def polled() -> None:
+        async with asyncio.timeout(WITHIN_S):
+            while told() == [None, None]:  # noqa: ASYNC110 - what is waited for is the code under test
+                await asyncio.sleep(0.01)
+
+    with world.operator() as operator:
+        operator.first()
+        world.metrics.connection_gone("ns/kafka")
+        # Until the policy's pass has heard of it, its topics are looked at.
+        operator.run(polled())
+        [key] = operator.feature._watches["c"].guards
+
+        operator.run(operator.feature.disconnected(key))
+
+    assert told() == [None, None]
+
+
 def test_an_owner_that_was_too_early_is_sent_back_once_no_reset_is_under_way(world: World) -> None:
     with world.operator() as operator:
         operator.first()

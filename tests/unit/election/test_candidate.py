@@ -115,6 +115,17 @@ def test_one_that_is_renewed_at_the_last_moment_has_all_its_time_again(me: One) 
     assert isinstance(me.step, Wait)
 
 
+def test_a_holder_whose_duration_somebody_has_taken_off_has_its_time_all_the_same(me: One) -> None:
+    """It goes by its own, and hears of that with its next renewal only."""
+    waited = 0.0
+    me.looks(of("other", duration_s=0))
+    while isinstance(me.step, Wait):
+        waited += me.waits()
+        me.looks(of("other", duration_s=0))
+    assert waited == TIMING.lease_s
+    assert isinstance(me.step, Update)
+
+
 def test_what_is_not_in_the_record_does_not_renew_it(me: One) -> None:
     """As a label that somebody sets: then the object has another version."""
     me.looks(of("other", lease={"metadata": {"resourceVersion": "1"}}))

@@ -18,6 +18,7 @@ from tidegate.election.candidate import Candidate, Identity, Timing
 from tidegate.election.elector import Elector, Term, Told
 from tidegate.kube.lease import LeaseRecord
 from tidegate.kube.ports import KubeFailure, KubeUnavailable
+from tidegate.service.health import Freshness
 
 TIMING = Timing(lease_s=15, renew_s=10, retry_s=2)
 
@@ -81,13 +82,14 @@ class Process:
     clock: FakeClock
     leases: FakeLeases
     name: str
+    troubled: Callable[[str], None] | None = None
     elected: asyncio.Event = field(default_factory=asyncio.Event)
     lost: list[str] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.term = Term(self.clock.monotonic)
-        told = Told(self.elected.set, self.lost.append, self.troubles.append)
+        told = Told(self.elected.set, self.lost.append, self.troubled or self.troubles.append)
         candidate = Candidate(Identity(self.name, "1"), TIMING)
         pools = list[Threads]()
 
@@ -270,5 +272,45 @@ def test_who_may_not_read_the_lease_says_so_and_leads_once_it_may() -> None:
         await reached(process.elected.is_set)
         assert process.troubles[-1] == ""
         await process.stop()
+
+    play(story)
+
+
+class ReadOnly(FakeLeases):
+    """For whoever may read the Lease, and not write it."""
+
+    def create(self, record: LeaseRecord) -> LeaseRecord:  # noqa: ARG002 - the port's signature
+        raise KubeFailure("write Lease: 403 forbidden")
+
+    def update(self, record: LeaseRecord, over: LeaseRecord) -> LeaseRecord:  # noqa: ARG002 - the port's signature
+        raise KubeFailure("write Lease: 403 forbidden")
+
+
+def test_who_may_read_the_lease_and_not_write_it_fails_the_check_in_the_end() -> None:
+    async def story(clock: FakeClock) -> None:
+        freshness = Freshness(90, clock.monotonic)
+        process = Process(clock, ReadOnly(), "one", freshness.troubled)
+        await asyncio.sleep(100)
+        freshness.listed([])
+        assert [problem.split(": ", 1)[1] for problem in freshness.problems()] == ["write Lease: 403 forbidden"]
+        await process.stop()
+
+    play(story)
+
+
+def test_who_stands_by_for_another_one_that_writes_the_lease_is_well() -> None:
+    async def story(clock: FakeClock) -> None:
+        leases, freshness = FakeLeases(), Freshness(90, clock.monotonic)
+        leader = Process(clock, leases, "leader")
+        await reached(leader.elected.is_set)
+        leases.failure = KubeFailure("read Lease: 403 forbidden")
+        other = Process(clock, leases, "other", freshness.troubled)
+        await asyncio.sleep(2)
+        leases.failure = None
+        await asyncio.sleep(100)
+        freshness.listed([])
+        assert freshness.problems() == []
+        await leader.stop()
+        await other.stop()
 
     play(story)

@@ -17,6 +17,8 @@ def body_of(version: int, uid: str = "u") -> dict[str, Any]:
 class Scripted:
     """Does what the script says, pass by pass; the last line goes on for ever."""
 
+    loop: LevelLoop
+
     def __init__(self, *script: Callable[[Object], Awaitable[Pass]]) -> None:
         self._script = script
         self.seen: list[str] = []
@@ -497,6 +499,97 @@ def test_an_event_does_not_have_a_defect_tried_again_before_its_time() -> None:
         await reached(lambda: len(reconciler.seen) == 2)
         assert reconciler.seen == ["1", "2"]
         assert asyncio.get_running_loop().time() - began > 0.4
+        await loop.stop()
+
+    asyncio.run(story())
+
+
+def observing(reconciler: Scripted) -> tuple[LevelLoop, list[bool]]:
+    """With whether each pass that it is told of has failed."""
+    failed: list[bool] = []
+    return LevelLoop(reconciler, expected=(KubeUnavailable,), observe_pass=lambda _s, bad: failed.append(bad)), failed
+
+
+def test_a_pass_that_is_ended_with_the_operator_has_not_failed() -> None:
+    async def story() -> None:
+        async def slow(_body: Object) -> Pass:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        reconciler = Scripted(slow)
+        loop, failed = observing(reconciler)
+        loop.notice("ADDED", body_of(1))
+        await reached(lambda: len(reconciler.seen) == 1)
+        await loop.stop()
+        assert failed == []
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("fails", [defect, unavailable, conflict])
+def test_a_pass_that_fails_is_counted_once(fails: Callable[[Object], Awaitable[Pass]]) -> None:
+    async def story() -> None:
+        reconciler = Scripted(fails, rest)
+        reconciler.fresh = body_of(1)
+        loop, failed = observing(reconciler)
+        loop.notice("ADDED", body_of(1))
+        await reached(lambda: len(failed) > 1 and not failed[-1])
+        await loop.stop()
+        assert failed == [True, False]
+
+    asyncio.run(story())
+
+
+def test_what_a_watch_tells_while_an_object_is_read_again_is_not_lost() -> None:
+    """A watch tells of each change once, and the answer of the reading may be older."""
+
+    class Overtaken(Scripted):
+        async def refresh(self, body: Object) -> Object | None:
+            self.loop.notice("MODIFIED", body_of(7))
+            return await super().refresh(body)
+
+    async def story() -> None:
+        reconciler = Overtaken(conflict, rest)
+        reconciler.fresh = body_of(3)
+        reconciler.loop = loop = loop_of(reconciler)
+        loop.notice("ADDED", body_of(1))
+        await reached(lambda: len(reconciler.seen) == 2)
+        assert reconciler.seen == ["1", "7"]
+        await loop.stop()
+
+    asyncio.run(story())
+
+
+def test_what_is_read_again_counts_also_where_versions_began_anew() -> None:
+    """As after the API server's storage was restored from a backup."""
+
+    async def story() -> None:
+        reconciler = Scripted(conflict, rest)
+        reconciler.fresh = body_of(3)
+        loop = loop_of(reconciler)
+        loop.notice("ADDED", body_of(100))
+        await reached(lambda: reconciler.seen == ["100", "3"])
+        await loop.stop()
+
+    asyncio.run(story())
+
+
+def test_what_is_anothers_is_let_go_of_also_where_that_fails_at_first() -> None:
+    class Clumsy(Scripted):
+        async def forget(self, body: Object) -> None:
+            await super().forget(body)
+            if len(self.forgotten) == 1:
+                raise ZeroDivisionError
+
+    async def story() -> None:
+        ours = True
+        reconciler = Clumsy(rest)
+        loop = LevelLoop(reconciler, expected=(), is_ours=lambda _body: ours)
+        loop.notice("ADDED", body_of(1))
+        await reached(lambda: len(reconciler.seen) == 1)
+        ours = False
+        loop.wake("u")
+        await reached(lambda: reconciler.forgotten == ["u", "u"])
         await loop.stop()
 
     asyncio.run(story())

@@ -4,10 +4,12 @@ import asyncio
 import json
 import urllib.error
 import urllib.request
+from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
 
 from tidegate.kube.ports import POLICIES, KubeFailure, KubeUnavailable
+from tidegate.kube.unreadable import message_of, with_stalled
 from tidegate.service.health import Freshness, health_route, keep_fresh, ready_route
 from tidegate.service.http_server import HttpServer
 from tidegate.service.settings import Address
@@ -42,6 +44,20 @@ def test_a_generation_that_stays_unobserved_fails_the_check_until_it_is_seen() -
 
     assert freshness.listed([(POLICIES, [policy(2, 2)])]) == 0
     assert freshness.problems() == []
+
+
+def test_one_whose_status_only_a_newer_version_can_read_is_observed_where_that_is_said() -> None:
+    """Else one resource that was changed meanwhile would have the whole operator restarted again and again."""
+    freshness, newer = Freshness(30, Time()), policy(2, 1)
+    newer["status"]["ofTheNextVersion"] = 1
+    assert freshness.listed([(POLICIES, [newer])]) == 1
+
+    said = with_stalled(newer, message_of(POLICIES), datetime(2026, 11, 22, 3, 0, tzinfo=UTC))
+
+    assert said is not None
+    assert {name: value for name, value in said.items() if name != "conditions"} == newer["status"]
+    assert freshness.listed([(POLICIES, [{**newer, "status": said}])]) == 0
+    assert freshness.listed([(POLICIES, [{**policy(3, 1), "status": said}])]) == 1
 
 
 def test_each_generation_has_its_own_time() -> None:

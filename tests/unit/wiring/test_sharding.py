@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +14,13 @@ from support.live import live_of
 from support.many_clusters import ManyClusters, Size
 from tidegate.connection.live import LiveConnections
 from tidegate.connection.shards import Shard, key_of
+from tidegate.kube.client import KubeClient
 from tidegate.kube.loop import LevelLoop, Pass
 from tidegate.kube.ports import APPROVALS, CONNECTIONS, MIRRORS, PAUSES, RESETS, Kind, Object
+from tidegate.service.health import Freshness
+from tidegate.service.settings import Settings
 from tidegate.wiring.sharding import Sharing
+from tidegate.wiring.shared import share
 
 CLUSTERS = 9
 SHARDS = 3
@@ -235,3 +240,63 @@ def test_a_mirror_belongs_to_its_targets_shard_which_borrows_the_source() -> Non
     here.mirror_changed(mirror)
     assert here.is_ours(CONNECTIONS)(source)
     assert here.is_borrowed(source)
+
+
+def test_a_shard_is_well_while_that_of_a_connection_which_it_borrows_does_not_run() -> None:
+    ours = owner("id")
+    source = body(CONNECTIONS, "source", cluster_id=next(i for i in map(str, range(99)) if not ours.has(i)))
+    changed = {**source, "metadata": {**source["metadata"], "generation": 2}}
+    known = (CONNECTIONS, body(CONNECTIONS, "kafka", cluster_id="id"))
+    mirror = (MIRRORS, body(MIRRORS, "m", source={"name": "source"}, target={"name": "kafka"}))
+    borrows = sharing(ours, known, (CONNECTIONS, changed), mirror)
+    owns = sharing(next(s for s in (Shard(n, 4) for n in range(4)) if s.has(key_of(source))), (CONNECTIONS, changed))
+
+    assert borrows.is_ours(CONNECTIONS)(changed)
+    listing = [(CONNECTIONS, [changed])]
+    assert Freshness(30, lambda: 0.0).listed(listing, is_ours=borrows.observes) == 0
+    assert Freshness(30, lambda: 0.0).listed(listing, is_ours=owns.observes) == 1
+
+
+def test_what_goes_through_a_connection_that_went_unseen_is_taken_up_by_the_shard_of_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As while the watch was interrupted: the listing has it no more, and nobody tells of that."""
+    monkeypatch.setattr("kubernetes.config.load_kube_config", lambda **_: None)
+    monkeypatch.setenv("KUBECONFIG", "of the test")
+    ours = owner("ns/kafka")
+    elsewhere = next(i for i in map(str, range(99)) if not ours.has(i))
+    passes, forgotten = list[str](), list[str]()
+
+    class Noting:
+        async def reconcile(self, body: Object) -> Pass:
+            passes.append(body["metadata"]["name"])
+            return Pass(body, 60)
+
+        async def forget(self, body: Object) -> None:
+            forgotten.append(body["metadata"]["name"])
+
+        async def refresh(self, _body: Object) -> Object | None:
+            return None
+
+    async def story() -> None:
+        settings = Settings(shard=ours.number, shards=4, runtime_directory=tmp_path / "runtime")
+        shared = share(settings, KubeClient, lambda _uid: None)
+        kinds = (CONNECTIONS, RESETS, APPROVALS, PAUSES, MIRRORS)
+        loops = shared.sharing.loops = {kind: shared.looped(kind, Noting()) for kind in kinds}
+        connection = body(CONNECTIONS, "kafka", cluster_id=elsewhere)
+        loops[CONNECTIONS].notice(None, connection)
+        shared.sharing.connection_changed(connection)
+        loops[PAUSES].notice(None, body(PAUSES, "p", "kafka"))
+        await asyncio.sleep(0.05)
+        assert passes == []
+
+        await loops[CONNECTIONS].retain([], loops[CONNECTIONS].uids)
+        async with asyncio.timeout(10):
+            while not passes:  # noqa: ASYNC110 - what is waited for is the code under test, which tells nobody
+                await asyncio.sleep(0.01)
+        for loop in loops.values():
+            await loop.stop()
+
+    asyncio.run(story())
+
+    assert (passes, forgotten) == (["p"], ["kafka"])

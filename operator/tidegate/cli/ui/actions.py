@@ -19,7 +19,7 @@ from tidegate.cli.planning import stored_run
 from tidegate.cli.review import review
 from tidegate.cli.undoing import undo_of
 from tidegate.clock import Clock
-from tidegate.kube.ports import RESETS, Kind, Kube, NotFound, Object, name_of
+from tidegate.kube.ports import RESETS, Kind, Kube, KubeFailure, NotFound, Object, name_of
 from tidegate.printable import visible
 from tidegate.reset.store import Run
 from tidegate.resources.conditions import ConditionStatus
@@ -69,7 +69,11 @@ def approve(kube: Client, clock: Clock, namespace: str, reset: str, plan: str) -
     ``KubeFailure``."""
     spec = {"reset": reset, "plan": plan, "approver": kube.own_name()}
     made = create_approval(kube, namespace, spec)
-    said = effect(kube, made, clock, _PATIENCE_S)
+    try:
+        said = effect(kube, made, clock, _PATIENCE_S)
+    except KubeFailure as failure:
+        # Whoever may create one and not read it: it is there all the same, and not to be created once more.
+        return Done(name_of(made), None, f"The approval was created. What comes of it can't be seen: {failure}")
     if said is None:
         return Done(name_of(made), None, "The operator has not said yet what comes of it")
     holds = {ConditionStatus.TRUE: True, ConditionStatus.FALSE: False}.get(said.status)

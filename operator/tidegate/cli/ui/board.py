@@ -83,6 +83,9 @@ class Board:
             self._bodies[kind][key] = body
             if told is not None:
                 self._lines[line_id(kind, *key)] = told
+            else:
+                # What it said before is not so any more.
+                self._lines.pop(line_id(kind, *key), None)
             self._tell({line_id(kind, *key)})
 
     def drop(self, kind: Kind, body: Object) -> None:

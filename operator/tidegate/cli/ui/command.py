@@ -142,13 +142,16 @@ def _parts(options: argparse.Namespace, screen: Screen, until_ended: ExitStack) 
     until_ended.callback(following.stop)
     following.start()
     executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="tidegate-ui")
-    until_ended.callback(executor.shutdown, wait=False, cancel_futures=True)
+    # One question at a time, as the eye asks them.
+    looking = ThreadPoolExecutor(1, thread_name_prefix="tidegate-ui-kafka")
+    for each in (executor, looking):
+        until_ended.callback(each.shutdown, wait=False, cancel_futures=True)
     about = {
         "you": _own_name(kube),
         "where": f"namespace {namespace}" if namespace else "all namespaces",
         "server": visible(str(api_client.configuration.host)),
     }
-    return Parts(board, kube, StoredRuns(api_client), kafka, clock, executor, about)
+    return Parts(board, kube, StoredRuns(api_client), kafka, clock, executor, looking, about)
 
 
 def _own_name(kube: Any) -> str:

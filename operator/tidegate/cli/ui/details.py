@@ -55,6 +55,9 @@ def group_detail(
         "sections": [{"title": s.title, "sentences": list(s.sentences)} for s in told],
         "partitionsOmitted": max(0, len(partitions) - MOST_LANES),
         "byKafka": kafka is not None and kafka.is_reached,
+        # What could not be read is not nothing.
+        "isGroupSeen": kafka is not None and kafka.group is not None,
+        "areOffsetsSeen": kafka is not None and kafka.committed is not None,
     }
 
 

@@ -58,7 +58,9 @@ LEAST_S: Final = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """``about``: who asks which cluster, for the head of the page. ``runs``: where plans are read."""
+    """``about``: who asks which cluster, for the head of the page. ``runs``: where plans are read.
+
+    ``looking``: for what Kafka is asked; whoever waits for brokers that do not answer keeps nobody from approving."""
 
     board: Board
     kube: Client
@@ -66,6 +68,7 @@ class Parts:
     eye: Eye
     clock: Clock
     executor: Executor
+    looking: Executor
     about: Mapping[str, str]
 
 
@@ -123,7 +126,7 @@ class Page:
         eye = self._parts.eye
         if eye.connection is None:
             return {"groups": [], "connection": None, "why": eye.why}
-        found = await self._called(eye.groups)
+        found = await in_thread(self._parts.looking, eye.groups)
         return {
             "groups": [{"group": g.group_id, "type": visible(g.type), "state": visible(g.state)} for g in found],
             "connection": "/".join(eye.connection),
@@ -194,7 +197,7 @@ class Page:
 
     async def _looked_at(self, group_id: str) -> KafkaSeen | None:
         try:
-            return await self._called(lambda: self._parts.eye.group(group_id))
+            return await in_thread(self._parts.looking, self._parts.eye.group, group_id)
         except KafkaFailure:
             return None
 

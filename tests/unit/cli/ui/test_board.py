@@ -136,6 +136,21 @@ def test_an_object_that_cannot_be_read_leaves_the_others_shown() -> None:
     assert names(board.everything()) == ["a"]
 
 
+def test_an_object_that_cannot_be_read_any_more_is_not_shown_as_it_was() -> None:
+    board = Board(KINDS)
+    board.replace(RESETS, [reset("a"), reset("b")])
+
+    async def act(listener: Listener) -> News | None:
+        await listener.news(5)
+        board.put(RESETS, {**reset("b"), "spec": "nonsense"})
+        return await listener.news(5)
+
+    news = listening(board, act)
+
+    assert news.gone == ("offsetresets/shop/b",)
+    assert names(board.everything()) == ["a"]
+
+
 def test_a_kind_that_may_not_be_listed_is_said_and_the_rest_is_shown() -> None:
     board = Board(KINDS)
     board.replace(RESETS, [reset("a")])

@@ -15,7 +15,7 @@ from tidegate.cli.ui.actions import approve, plan_html, undo
 from tidegate.cli.ui.board import Board
 from tidegate.cli.ui.details import MOST_LANES, group_detail, object_detail, reset_detail
 from tidegate.cli.ui.rows import WATCHED, line, made_visible
-from tidegate.kube.ports import APPROVALS, PAUSES, POLICIES, RESETS, Object
+from tidegate.kube.ports import APPROVALS, PAUSES, POLICIES, RESETS, Kind, KubeFailure, Object
 from tidegate.reset.model.result import RunResult
 from tidegate.reset.model.targets import PartitionOffset
 from tidegate.reset.store import Run
@@ -262,3 +262,24 @@ def test_what_an_approval_would_bring_about_is_told_by_the_plan_itself(scene: Sc
     assert single == {"partitions": 6, "moved": 5, "again": 1_904_880, "skipped": 6_500}
     assert (fleet["partitions"], fleet["moved"]) == (15, 11)
     assert detail_of(scene, "replay-2026-11-20", replace(a_run(), plan=None))["effect"] is None
+
+
+def test_an_approval_that_may_not_be_read_was_created_all_the_same(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who is told that it failed creates another one."""
+    get = scene.kube.get
+
+    def unless_forbidden(kind: Kind, namespace: str, name: str) -> Object:
+        if kind == APPROVALS:
+            raise KubeFailure(f"read OffsetResetApproval {namespace}/{name}: 403 forbidden")
+        return get(kind, namespace, name)
+
+    monkeypatch.setattr(scene.kube, "get", unless_forbidden)
+
+    done = approve(scene.kube, FakeClock(), "shop", "replay-2026-11-20", "a" * 64)  # type: ignore[arg-type]
+
+    assert [body["metadata"]["name"] for body in scene.kube.list(APPROVALS)] == [done.name]
+    assert done.holds is None
+    assert "was created" in done.message
+    assert "403 forbidden" in done.message

@@ -61,7 +61,8 @@ export class ResetPage {
 
   async plan(found, signal) {
     if (!found.isPlanned) return;
-    const key = JSON.stringify([found.digest, found.phase, found.isFleet]);
+    // With the uid: another reset of this name may be in the same phase.
+    const key = JSON.stringify([found.uid, found.digest, found.phase, found.isFleet]);
     if (this.planKey === key) return;
     const plan = await ask(`plan/${path(this.namespace, this.name)}`, { group: this.group }, signal);
     this.parts.show("plan", plan, () =>
@@ -259,7 +260,7 @@ export class GroupPage {
     p.show("head", [found.state, found.type, found.assignor, found.lag, found.byKafka], () => this.head(found));
     const [short, ...others] = found.sections;
     p.show("short", short ?? null, (section) => section && h("section", {}, h("ul", { class: "short" }, section.sentences.map((each) => h("li", {}, foreign(each))))));
-    p.show("partitions", [found.partitions, found.partitionsOmitted, found.byKafka], () => partitions(found));
+    p.show("partitions", [found.partitions, found.partitionsOmitted, found.byKafka, found.isGroupSeen, found.areOffsetsSeen], () => partitions(found));
     p.show("resources", this.resources(), links);
     p.show("sections", others, (list) => h("section", {}, h("h2", {}, "In sentences"), list.map(sectionOf)));
   }
@@ -284,8 +285,9 @@ export class GroupPage {
 }
 
 function partitions(found, ofPause = false) {
-  if (!found.partitions.length) return found.byKafka ? h("p", { class: "empty" }, "The group has no partitions and no committed offsets.") : null;
+  if (!found.partitions.length) return found.isGroupSeen && found.areOffsetsSeen ? h("p", { class: "empty" }, "The group has no partitions and no committed offsets.") : null;
   const most = Math.max(1, ...found.partitions.map((each) => Number(each.lag ?? 0)));
+  const nobody = found.byKafka && !found.isGroupSeen ? "not known" : "nobody";
   return h(
     "section",
     {},
@@ -298,7 +300,7 @@ function partitions(found, ofPause = false) {
         "table",
         {},
         h("thead", {}, h("tr", {}, [["partition"], ["committed", "n"], ["end", "n"], ["lag", "n"], ["", "bar"], ["owner"], ["holds"]].map(([each, kind]) => h("th", { scope: "col", class: kind ?? null }, each)))),
-        h("tbody", {}, found.partitions.map((each) => partitionRow(each, most))),
+        h("tbody", {}, found.partitions.map((each) => partitionRow(each, most, nobody))),
       ),
     ),
     found.partitionsOmitted ? h("p", { class: "soft" }, `and ${count(found.partitionsOmitted)} more`) : null,
@@ -310,7 +312,7 @@ function isBeyond(p) {
   return p.committed !== null && p.logEnd !== null && BigInt(p.committed) > BigInt(p.logEnd);
 }
 
-function partitionRow(p, most) {
+function partitionRow(p, most, nobody) {
   return h(
     "tr",
     {},
@@ -319,7 +321,7 @@ function partitionRow(p, most) {
     h("td", { class: "n" }, count(p.logEnd)),
     h("td", { class: p.lag ? "n" : "n soft" }, count(p.lag), isBeyond(p) ? h("small", { class: "bad" }, "beyond the end") : null),
     h("td", { class: "bar" }, p.lag ? svg("svg", { viewBox: "0 0 100 8", width: 100, height: 8, "aria-hidden": "true" }, svg("rect", { class: "bar-again", x: 0, y: 0, rx: 2, width: Math.max(2, (100 * Number(p.lag)) / most), height: 8 })) : null),
-    h("td", { class: "owner" }, p.owner ? foreign(p.owner) : h("span", { class: "soft" }, "nobody")),
+    h("td", { class: "owner" }, p.owner ? foreign(p.owner) : h("span", { class: "soft" }, nobody)),
     h("td", { class: "holds" }, (p.holds ?? []).map((hold) => h("div", {}, badge("held", "wait"), " ", foreign(hold.holder), hold.reason ? h("span", { class: "soft" }, ": ", foreign(hold.reason)) : null))),
   );
 }
