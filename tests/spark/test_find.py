@@ -301,6 +301,19 @@ def test_what_fails_in_a_window_is_tried_again_and_then_told(
         search(spark, kafka.bootstrap, topic, ToRecord("value = 'a'"))
 
 
+def test_a_record_whose_time_no_spark_can_hold_is_not_blamed_on_the_condition(spark: Any, broker: KafkaCluster) -> None:
+    """As of a producer that writes nanoseconds."""
+    create(broker.bootstrap, "nanoseconds", 1, message_timestamp_after_max_ms=str(2**63 - 1))
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    producer.produce("nanoseconds", "a", partition=0, timestamp=1_795_000_000_000_000_000)
+    assert producer.flush(30) == 0
+
+    with pytest.raises(PlanRefused) as refused:
+        search(spark, broker.bootstrap, "nanoseconds", ToRecord("value = 'a'"))
+
+    assert refused.value.reason == "UnreadableTime"
+
+
 def test_a_condition_that_fails_on_a_record_is_refused(spark: Any, kafka: Any, make_topic: Any) -> None:
     topic = make_topic(1)
     producer = Producer({"bootstrap.servers": kafka.bootstrap})

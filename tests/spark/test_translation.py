@@ -51,7 +51,7 @@ def surveyed(topic: str, world: World, match: tuple[str, ...]) -> TopicPair:
     request = RunRequest("u", "r", "g", Connection("here:9092"), (Selection(topic),), target)
     here = SideReader(topic, world.here, {}, compacted=world.compacted_here)
     there = SideReader(topic, world.there, world.committed, compacted=world.compacted_there)
-    [pair] = survey(request, target, here, there)
+    [pair] = survey(request, target, here, there).pairs
     return pair
 
 

@@ -66,8 +66,9 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a world is like. ``disorder_s``: how far times are out of order. ``keys``: how many; 0: none has a key.
-    ``repeats``: values repeat. ``local``: records are written here beside the mirror's.
+    """What a world is like. ``disorder_s``: how far times are out of order; ``strays``: of how many records, 1 being
+    all, they are a day off. ``keys``: how many; 0: none has a key. ``repeats``: values repeat. ``local``: records are
+    written here beside the mirror's.
     """
 
     there: int = 1
@@ -76,6 +77,7 @@ class Shape:
     keys: int = 5
     repeats: bool = False
     disorder_s: float = 0
+    strays: float = 0
     transactions: bool = False
     compact_there: bool = False
     compact_here: bool = False
@@ -105,6 +107,8 @@ class World:
             for n in range(rng.randint(shape.records // 2, shape.records)):
                 at += timedelta(seconds=rng.choice((0, 1, 1, 5, 60)))
                 shifted = at + timedelta(seconds=rng.uniform(-1, 1) * shape.disorder_s)
+                if shape.strays and rng.random() < shape.strays:
+                    shifted += timedelta(days=rng.choice((-1, 1)))
                 stamp = shifted.replace(microsecond=shifted.microsecond // 1000 * 1000)
                 key = f"k{number}-{rng.randrange(shape.keys)}" if shape.keys else None
                 log.append(stamp, key, f"v{rng.randrange(3)}" if shape.repeats else f"v{number}-{n}")

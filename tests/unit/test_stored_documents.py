@@ -16,6 +16,7 @@ import pytest
 
 from support.stored_documents import FOLDER, KINDS, NOON, RUN, Kind, of_version, recorded, version_of
 from tidegate import versions
+from tidegate.compressed import pack
 from tidegate.control.codec import Unreadable, encode_value
 from tidegate.control.records import Hold
 from tidegate.control.records import Run as RunRecord
@@ -24,7 +25,7 @@ from tidegate.kafka.model import TopicPartition
 from tidegate.offset_backup.manifest import BadManifest
 from tidegate.reset import config_map_store
 from tidegate.reset.config_map_store import CONFIG_MAP_LIMIT_BYTES, ConfigMapRunStore
-from tidegate.reset.document import NewerRun
+from tidegate.reset.document import NewerRun, StoreFailure
 from tidegate.reset.model.progress import Progress
 from tidegate.reset.model.targets import PartitionOffset
 from tidegate.resources.reset import ResetPhase
@@ -289,6 +290,17 @@ def test_parts_that_are_not_known_are_never_in_the_way_of_a_run() -> None:
     assert store_of(api).begin_attempt() == RUN.attempt + 1
 
     assert "later.json" not in api.data
+
+
+def test_the_parts_of_a_run_are_not_unpacked_beyond_what_one_document_may_have() -> None:
+    """All of them are in memory at the same time, and each is small where it is packed."""
+    document = KINDS["run"].write()
+    for name in ("request.json", "plan.json"):
+        padded = document["data"].pop(name).encode() + b" " * 40_000_000
+        document["binaryData"][f"{name}.gz"] = pack(padded)
+
+    with pytest.raises(StoreFailure, match="unpacked it is longer than"):
+        store_of(OneConfigMap(document)).load()
 
 
 def test_a_run_that_has_room_to_begin_has_room_to_end(monkeypatch: pytest.MonkeyPatch) -> None:

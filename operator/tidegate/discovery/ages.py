@@ -3,14 +3,18 @@ have written to the control topic."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from tidegate.control.gates import Gates
 from tidegate.control.records import PartitionKey, PartitionSeen
 from tidegate.discovery.brokertime import BrokerTime
 from tidegate.discovery.state import KnownTopic
 from tidegate.kafka.model import Topic, TopicPartition
+
+_MANY: Final = 10_000
+"""Partitions seen to come, of which those of topics that are gone are not kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,11 @@ class Ages:
         if first and not any(self._is_initial(key) for key in keys[first[-1].partition :]):
             told[first[-1]] = PartitionSeen(initial=True)
         return told
+
+    def forget_others(self, topic_ids: Container[str]) -> None:
+        """Of topics that nobody remembers there is nothing to tell."""
+        if len(self.seen) > _MANY:
+            self.seen = {key: seen for key, seen in self.seen.items() if key.topic_id in topic_ids}
 
     def _is_initial(self, key: PartitionKey) -> bool:
         return key in self.written and self.written[key].initial

@@ -86,6 +86,8 @@ class DiscoveryFeature:
         self._parts = parts
         self.backfills = Backfills()
         self._watches: dict[str, ConnectionWatch] = {}
+        self._existed: Mapping[str, int] = {}
+        """What there was before the newest guard came."""
 
     async def reconcile(self, policy: PolicyView) -> FeatureOutcome:
         live, discovery = policy.live, discovery_of(policy.spec)
@@ -257,7 +259,7 @@ class DiscoveryFeature:
         remembered: Remembered,
     ) -> Guard:
         """A guard for what the policy wishes now. ``topics``: those of the cluster, which were there before."""
-        existed = grown(watch.sizes, topics)
+        existed = self._existed_by(watch, topics)
         guard = watch.guards.get(policy.key)
         if guard is not None:
             guard.turn_to(wish, existed)
@@ -267,6 +269,13 @@ class DiscoveryFeature:
         )
         guard.restore(remembered, policy.status.discovery)
         return guard
+
+    def _existed_by(self, watch: ConnectionWatch, topics: Mapping[str, Topic]) -> Mapping[str, int]:
+        """One for all guards that find the same: there may be thousands, and as many topics."""
+        existed = grown(watch.sizes, topics)
+        if existed != self._existed:
+            self._existed = existed
+        return self._existed
 
     async def _read_group(self, watch: ConnectionWatch, guard: Guard, policy: PolicyView, group: Group) -> None:
         """Which topics the group reads, where the policy does not say it, and what it has offsets for."""

@@ -164,8 +164,9 @@ class Guard:
 
     def reads(self, names: frozenset[str], heard_of: Mapping[str, int]) -> None:
         """The group reads these topics. ``heard_of``: what its clients must have known before: that is old for it."""
-        if heard_of and (self.wish.only_read or self.wish.patterns is None):
-            self.existed = {**self.existed, **{i: max(n, self.existed.get(i, 0)) for i, n in heard_of.items()}}
+        more = {i: n for i, n in heard_of.items() if n > self.existed.get(i, 0)}
+        if more and (self.wish.only_read or self.wish.patterns is None):
+            self.existed = {**self.existed, **more}
         self.read, self.looked_at = self.read | names, None
 
     def forget_gone(self, there: Collection[str], now_s: float) -> None:

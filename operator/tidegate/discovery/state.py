@@ -112,10 +112,16 @@ def discover(state: DiscoveryState, seen: Mapping[str, Topic], existed: Mapping[
 def grown(sizes: Mapping[str, int], seen: Mapping[str, Topic]) -> dict[str, int]:
     """How many partitions there are, by topic id: what was known and what a look shows.
 
-    Kafka never takes a partition away, so a look that shows fewer is a broker's that lags behind.
+    Kafka never takes a partition away, so a look that shows fewer is a broker's that lags behind. Of topics that it
+    does not show, the newest are remembered.
     """
-    return {**sizes, **{t.topic_id: max(t.partitions, sizes.get(t.topic_id, 0)) for t in seen.values()}}
+    there = {t.topic_id: max(t.partitions, sizes.get(t.topic_id, 0)) for t in seen.values()}
+    unseen = [(topic_id, size) for topic_id, size in sizes.items() if topic_id not in there]
+    return {**dict(unseen[-_MOST_UNSEEN:]), **there}
 
+
+_MOST_UNSEEN: Final = 50_000
+"""More than brokers hide at a time: a cluster may make and remove topics all the time."""
 
 _MOST_GONE: Final = 1000
 """Of so many topics it is remembered what they had: a cluster may make and remove topics all the time."""

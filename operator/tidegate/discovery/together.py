@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from tidegate.policy.feature import WholeView
-from tidegate.resources.features import MAX_NEWEST, DiscoveryStatus, NewPartition
+from tidegate.resources.features import MAX_NEWEST, DiscoveryStatus
 from tidegate.resources.policy import PolicyStatus
 
 
 def together(whole: WholeView) -> PolicyStatus:
     """The status with the sums, and the partitions that were last found for any group."""
     rows = [status.discovery for status in whole.each.values() if status.discovery is not None]
-    newest: dict[tuple[str, int], NewPartition] = {}
     earlier = whole.status.discovery.newest if whole.status.discovery is not None else ()
-    for found in (*earlier, *(found for row in rows for found in row.newest)):
-        newest.setdefault((found.topic, found.partition), found)
+    found = [*earlier, *(found for row in rows for found in row.newest)]
+    # A partition that was found again is one of a topic that was made again.
+    found.sort(key=lambda f: (f.seen_at or whole.now, f.topic, f.partition))
+    newest = {(f.topic, f.partition): f for f in found}
     latest = sorted(newest.values(), key=lambda f: (f.seen_at or whole.now, f.topic, f.partition), reverse=True)
     discovery = DiscoveryStatus(
         initial_discovery_finished=bool(rows) and all(row.initial_discovery_finished for row in rows),

@@ -166,6 +166,7 @@ class ConnectionWatch:
         if told is not None:
             self.sightings.note(self.sizes, told, look.at_s)
             self.topics, self.sizes = told, grown(self.sizes, told)
+            self._ages.forget_others(self.sizes)
             self._least_s = least_interval_s(told.values())
         self._looked_s = began
         for key, guard in tuple(self.guards.items()):
@@ -375,8 +376,13 @@ class ConnectionWatch:
             self._unwritten |= self._ages.lacking(name, known, partitions)
         for key in self._ages.written:
             topic = self.topics.get(key.topic)
-            if topic is not None and topic.topic_id != key.topic_id:
+            if topic is not None and topic.topic_id != key.topic_id and not self._is_newest(key):
                 self._unwritten[key] = None
+
+    def _is_newest(self, key: PartitionKey) -> bool:
+        """Whether it is of the newest topic of its name that a guard knows: one that lags may show an older one."""
+        known = (guard.state.topics.get(key.topic) for guard in self.guards.values())
+        return any(topic is not None and topic.topic_id == key.topic_id for topic in known)
 
     def _key(self, partition: TopicPartition) -> PartitionKey:
         return PartitionKey(partition.topic, self.topics[partition.topic].topic_id, partition.partition)

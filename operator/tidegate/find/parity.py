@@ -74,7 +74,8 @@ class Parity:
         """Whether offsets may be carried over as they are."""
         if self.divergence is not None:
             return False
-        return self.compared > 0 or self.pair.bounds_here == self.pair.bounds_there
+        # Of a compacted log, records that are on one side only do not count against it, nor do they prove anything.
+        return self.compared > 0 or (not self.first and self.pair.bounds_here == self.pair.bounds_there)
 
     @property
     def verdict(self) -> str:

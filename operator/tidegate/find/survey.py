@@ -8,23 +8,26 @@ records may have gone anywhere, and one window holds for all.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 from tidegate.find.checkpoints import Checkpoint, read_checkpoint, topic_of
 from tidegate.find.translation import Destination, Origin, TopicPair, Window
+from tidegate.kafka.errors import NotAuthorized, Unavailable, UnknownPartitions
 from tidegate.kafka.model import LogBounds, Offsets, Topic, TopicPartition
 from tidegate.kafka.names import is_allowed
 from tidegate.kafka.ports import ClusterReader
 from tidegate.reset.model.request import RunRequest
 from tidegate.reset.model.targets import FromCluster
 from tidegate.reset.planning.checks import Asked, check
+from tidegate.reset.planning.measured import Aimed
+from tidegate.reset.planning.notes import left_out
 from tidegate.reset.planning.planner import decided_group
-from tidegate.reset.planning.refusals import SOURCE_WITHOUT_OFFSETS, TOPIC_NOT_ALLOWED, PlanRefused
+from tidegate.reset.planning.refusals import NOTHING_MATCHES, SOURCE_WITHOUT_OFFSETS, TOPIC_NOT_ALLOWED, PlanRefused
 from tidegate.reset.planning.scope import listed, scope_of
-from tidegate.reset.planning.targets import EPOCH
+from tidegate.reset.planning.targets import EPOCH, NoAim
 
 NO_TOPIC_OVER_THERE: Final = "NoTopicOverThere"
 
@@ -58,10 +61,17 @@ class Wider:
     by_key: frozenset[str] = frozenset()
 
 
-def survey(
-    request: RunRequest, target: FromCluster, here: Side, there: Side, wider: Wider | None = None
-) -> tuple[TopicPair, ...]:
-    """The pairs of topics in the request's scope in which the group has a place over there.
+@dataclass(frozen=True, slots=True)
+class Surveyed:
+    """``pairs``: of topics in the request's scope in which the group has a place over there. ``without``: partitions in
+    the scope for which it has none, sorted."""
+
+    pairs: tuple[TopicPair, ...]
+    without: tuple[TopicPartition, ...]
+
+
+def survey(request: RunRequest, target: FromCluster, here: Side, there: Side, wider: Wider | None = None) -> Surveyed:
+    """What is to be compared, and what is left as it is.
 
     Raises ``PlanRefused`` and ``KafkaFailure``, as ``tidegate.reset.planning.planner.make_plan`` does.
     """
@@ -76,7 +86,7 @@ def survey(
     names = {
         name: origin for name in topics_here if (origin := origin_of(name, topics_here, topics_there, target.alias))
     }
-    chosen = _chosen(request, here, topics_here, names, committed)
+    chosen, unread = _chosen(request, here, topics_here, names, committed)
     refused = sorted({names[t] for t in chosen if not is_allowed(names[t], target.allowed_topics)})
     if refused:
         raise PlanRefused(
@@ -85,12 +95,23 @@ def survey(
             "name the topics to reset, or extend its allow.topics",
         )
     checkpoints = _checkpoints(request, target, here, topics_here)
-    return tuple(
+    pairs = tuple(
         _pair(
             topics_here[name], partitions, topics_there[names[name]], committed, checkpoints, target, here, there, wider
         )
         for name, partitions in sorted(chosen.items())
     )
+    placed = {TopicPartition(pair.here, d.partition) for pair in pairs for d in pair.destinations}
+    wanted = {TopicPartition(name, number) for name, numbers in chosen.items() for number in numbers}
+    without = tuple(sorted(unread | wanted - placed))
+    if not placed:
+        raise PlanRefused(NOTHING_MATCHES, ". ".join(left_without(target, without)))
+    return Surveyed(pairs, without)
+
+
+def left_without(target: FromCluster, without: Sequence[TopicPartition]) -> list[str]:
+    """A sentence for the plan, where there are such partitions."""
+    return left_out(target, Aimed((), {NoAim.NOT_IN_GROUP: tuple(without)} if without else {}))
 
 
 def origin_of(name: str, here: Mapping[str, Topic], there: Mapping[str, Topic], alias: str | None) -> str | None:
@@ -114,8 +135,8 @@ def _chosen(
     topics: Mapping[str, Topic],
     names: Mapping[str, str],
     committed: Offsets,
-) -> dict[str, frozenset[int]]:
-    """Partitions here by topic: those in scope whose topic the group has a place in over there."""
+) -> tuple[dict[str, frozenset[int]], frozenset[TopicPartition]]:
+    """Partitions here by topic: those in scope whose topic the group has a place in over there; and the others."""
     group = decided_group(request, here)
     read_there = {p.topic for p in committed}
     known = {p: 0 for name, origin in names.items() if origin in read_there for p in topics[name].all_partitions()}
@@ -131,7 +152,8 @@ def _chosen(
             f"of {listed(sorted({p.topic for p in scope.partitions}))}, the group of to.cluster reads none over there: "
             "name the topics to reset, or give to.cluster.alias where topics got a prefix when they were copied",
         )
-    return {name: frozenset(numbers) for name, numbers in chosen.items()}
+    others = frozenset(p for p in scope.partitions if p not in known)
+    return {name: frozenset(numbers) for name, numbers in chosen.items()}, others
 
 
 def _pair(
@@ -187,13 +209,17 @@ def _pair(
 def _checkpoints(
     request: RunRequest, target: FromCluster, here: Side, topics: Mapping[str, Topic]
 ) -> dict[TopicPartition, Checkpoint]:
-    """MirrorMaker 2's of the group, by partition here; none without an alias, or where its topic may not be read."""
+    """MirrorMaker 2's of the group, by partition here; none without an alias, or where its topic can't be read."""
     if target.alias is None:
         return {}
     name = topic_of(target.alias)
     if name not in topics or not is_allowed(name, request.allowed_topics):
         return {}
-    read = (read_checkpoint(key, value) for key, value in here.contents(name).items())
+    try:
+        contents = here.contents(name)
+    except (NotAuthorized, Unavailable, UnknownPartitions):
+        return {}  # they are told of, and a place is found without them
+    read = (read_checkpoint(key, value) for key, value in contents.items())
     return {c.partition: c for c in read if c is not None and c.group_id == target.group_id}
 
 

@@ -151,7 +151,7 @@ class Basis(StrEnum):
 class Place:
     """Where a group goes on in a partition here. ``twice``: at most so many records it has read over there come again.
 
-    ``cut_off``: the window ended before a record that is open: look further.
+    ``cut_off``: the window ended before a record that is open, or before the place: look further.
     """
 
     partition: TopicPartition
@@ -202,7 +202,9 @@ def place(pair: TopicPair, destination: Destination, proof: Proof, found: Found)
         return Place(at, bounds.earliest, Basis.NOTHING, checkpoint=checkpoint)
     origin = next((o for o in pair.origins if o.partition == destination.partition), None)
     if found.same_offsets and origin is not None and not pair.by_key:
-        return Place(at, bounds.clamp(origin.committed), Basis.SAME_OFFSETS, checkpoint=checkpoint)
+        # A time far ahead of the others ends a window early: what was not compared up to the place may be moved.
+        cut_off = window.stop < min(origin.committed, bounds.latest)
+        return Place(at, bounds.clamp(origin.committed), Basis.SAME_OFFSETS, cut_off, checkpoint=checkpoint)
     if not proof.holds and not window.begins_with_log and not pair.by_key:
         return Place(at, bounds.earliest, Basis.NOTHING, checkpoint=checkpoint)
     candidates = [o for o in (found.first_open, found.first_unknown) if o is not None]

@@ -94,6 +94,7 @@ class Audit:
         first = self._first_look(listed, cluster.topics) if self._asked.watch else None
         if first is not None:
             self._clock.sleep(self._asked.watch.total_seconds())
+            cluster = replace(cluster, topics=self._topics_again(cluster.topics, first))
         findings, verdicts = list(of_brokers(cluster)), list[Verdict]()
         cluster = replace(cluster, at=self._clock.now())
         bounds: dict[TopicPartition, LogBounds] = {}
@@ -168,6 +169,15 @@ class Audit:
                 kept += len(offsets)
         first.bounds.update(self._survey.bounds(same))
         return first
+
+    def _topics_again(self, before: Mapping[str, Topic], first: _First) -> Mapping[str, Topic]:
+        """Those that are there now. How the log of a topic ended that was made again meanwhile says nothing of the new
+        one, which has its name."""
+        topics = self._kafka.topics()
+        others = {name for name, topic in before.items() if name in topics and topics[name].topic_id != topic.topic_id}
+        if others:
+            first.bounds = {p: each for p, each in first.bounds.items() if p.topic not in others}
+        return topics
 
     def _committed(self, group_ids: Sequence[str]) -> Mapping[str, Offsets]:
         wanted = [group_id for group_id in group_ids if group_id not in self._refused]
@@ -250,7 +260,12 @@ class Audit:
         past = {
             p for offsets in committed.values() for p, at in offsets.items() if p in bounds and at > bounds[p].latest
         }
-        bounds.update(self._survey.bounds(past))
+        ends = self._survey.bounds(past)
+        bounds.update(ends)
+        # An end from before its offset was committed, which nobody tells again, says nothing of where that lies.
+        for p in past - ends.keys():
+            del bounds[p]
+            self._headless.add(p)
 
     def _log(self, seen: GroupSeen) -> GroupLog | None:
         """What the coordinator's log says of a group whose offsets may expire, for as many groups as are asked for."""

@@ -214,7 +214,7 @@ def _rebalancing(seen: GroupSeen, _: ClusterSeen) -> Iterator[Finding]:
 
 
 def _without_commit(seen: GroupSeen, cluster: ClusterSeen) -> Iterator[Finding]:
-    """Of topics with committed offsets for some partitions. One that had no record yet loses none by ``latest``."""
+    """Of topics with committed offsets for some partitions. One without a record in it loses none by ``latest``."""
     highest: dict[str, int] = {}
     for p in seen.committed:
         highest[p.topic] = max(highest.get(p.topic, -1), p.partition)
@@ -223,7 +223,7 @@ def _without_commit(seen: GroupSeen, cluster: ClusterSeen) -> Iterator[Finding]:
         p
         for topic in topics
         for p in topic.all_partitions()
-        if p not in seen.committed and p in seen.bounds and seen.bounds[p].latest > 0
+        if p not in seen.committed and p in seen.bounds and seen.bounds[p].earliest < seen.bounds[p].latest
     ]
     if not without:
         return

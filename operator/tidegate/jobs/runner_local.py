@@ -252,8 +252,12 @@ class LocalSparkRunner:
 
 
 def _written_at(folder: Path) -> float:
-    """When a launch has written its log last, or was begun: in seconds since 1970."""
-    return max(file.stat().st_mtime for file in (folder / "started", folder / "driver.log") if file.exists())
+    """When a launch has written its log last, or was begun: in seconds since 1970. Raises ``FileNotFoundError`` where
+    another operator has just removed it."""
+    began, log = (folder / "started").stat().st_mtime, folder / "driver.log"
+    with contextlib.suppress(FileNotFoundError):
+        return max(began, log.stat().st_mtime)
+    return began
 
 
 def log_tail(path: Path) -> str:

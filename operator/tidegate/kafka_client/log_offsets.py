@@ -24,6 +24,9 @@ LATEST: Final = -1
 _ELECTION_S: Final = 3.0
 """How long a partition without a leader is waited for. One whose brokers are all away has none for much longer."""
 
+_MOST_LEADERS: Final = 200_000
+"""That are remembered, with those of topics that are gone: a cluster may make and remove topics all the time."""
+
 
 class LogOffsets:
     """Asks each partition's leader; follows leaders when they move. Thread-safe."""
@@ -115,7 +118,7 @@ class LogOffsets:
                 for row in topic.partitions
                 if row.leader_id >= 0 and (partition := TopicPartition(topic.name, row.partition_index)) in unknown
             }
-            self._leaders |= looked_up
+            self._remember(looked_up)
             leaders |= looked_up
         return leaders
 
@@ -134,8 +137,13 @@ class LogOffsets:
                 told |= {TopicPartition(topic.name, row.partition_index): row.leader_id for row in topic.partitions}
         if missing := frozenset(unknown) - told.keys():
             raise UnknownPartitions(missing)
-        self._leaders |= {p: told[p] for p in unknown if told[p] >= 0}
+        self._remember({p: told[p] for p in unknown if told[p] >= 0})
         return leaders | {p: told[p] for p in unknown}
+
+    def _remember(self, leaders: Mapping[TopicPartition, int]) -> None:
+        if len(self._leaders) + len(leaders) > _MOST_LEADERS:
+            self._leaders.clear()  # those that are asked for again are looked up again
+        self._leaders |= leaders
 
 
 def _request(

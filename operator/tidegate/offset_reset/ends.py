@@ -47,6 +47,8 @@ _UNPLANNED: Final = (
     refusals.BACKUP_NOT_FOUND,
     refusals.BAD_EXPRESSION,
     refusals.BAD_SCHEMA,
+    refusals.UNDECODABLE_RECORD,
+    refusals.UNREADABLE_TIME,
 )
 """There is no plan, so nothing was changed."""
 

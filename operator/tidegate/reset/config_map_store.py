@@ -11,7 +11,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from tidegate.clock import Clock, SystemClock
-from tidegate.compressed import pack, unpack
+from tidegate.compressed import LIMIT_BYTES, pack, unpack
 from tidegate.kube.api import NoCluster, PatientCalls, default_api_client
 from tidegate.kube.labels import label_value, owner_label
 from tidegate.reset.codec import (
@@ -208,11 +208,18 @@ class ConfigMapRunStore(DocumentStore):
         return _Stored(answer, self._decode(answer.get("data") or {}, answer.get("binaryData") or {}))
 
     def _decode(self, data: Mapping[str, str], binary: Mapping[str, str]) -> Run:
+        left = LIMIT_BYTES  # of all parts together: they are there at the same time
+
         def part(name: str) -> bytes | None:
+            nonlocal left
             if name in data:
                 return data[name].encode()
             packed = binary.get(f"{name}.gz")
-            return None if packed is None else unpack(packed)
+            if packed is None:
+                return None
+            raw = unpack(packed, left)
+            left -= len(raw)
+            return raw
 
         try:
             check(RUN, data.get(VERSION), self.location)

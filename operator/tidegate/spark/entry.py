@@ -43,9 +43,11 @@ from tidegate.reset.model.targets import (
     ToOffset,
     ToTimestamp,
 )
+from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.reset.store import ForeignRun, ForgedRun, RunNotFound, StaleAttempt
 from tidegate.reset.stores import open_store
 from tidegate.spark.backup import take_backup
+from tidegate.spark.expression import spoken
 from tidegate.spark.files import StorageFailure
 from tidegate.spark.fleet import carry_out_fleet
 from tidegate.spark.job import carry_out
@@ -133,7 +135,11 @@ def plan(arguments: Sequence[str]) -> int:
 
 
 def parity(arguments: Sequence[str]) -> int:
-    """Compare topics of two clusters offset by offset, and print JSON. 1: offsets may not be carried over."""
+    """Compare topics of two clusters offset by offset, and print JSON. 1: offsets may not be carried over. 2: bad
+    usage, or records that can't be read: nothing is known of them."""
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped,unused-ignore]
+    from pyspark.errors import PySparkException
+
     options = _parity_options().parse_args(arguments)
     try:
         here = _read_connection(options.bootstrap_servers, options.connection, "")
@@ -145,6 +151,12 @@ def parity(arguments: Sequence[str]) -> int:
     spark = start_session("tidegate-parity")
     try:
         found = compare_logs(spark, here, there, pairs)
+    except PlanRefused as refused:
+        _say(refused.message)
+        return 2
+    except (ValueError, PySparkException, Py4JJavaError) as error:
+        _say(f"records can't be read: {spoken(error)}")
+        return 2
     finally:
         spark.stop()
     sys.stdout.write(as_json(found))

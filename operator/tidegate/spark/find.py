@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -28,7 +28,7 @@ from uuid import uuid4
 from tidegate.clock import Clock
 from tidegate.find.windows import Pace, Search, tasks_for
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.errors import KafkaFailure, Refused, Unavailable
+from tidegate.kafka.errors import KafkaFailure, Refused, Unavailable, UnknownPartitions
 from tidegate.kafka.model import Offsets, Range, TopicPartition
 from tidegate.kafka.ports import ClusterReader
 from tidegate.kafka_client.client import KafkaClient
@@ -40,7 +40,7 @@ from tidegate.reset.model.targets import Findings, ToRecord
 from tidegate.reset.planning.checks import Asked, recreated
 from tidegate.reset.planning.cluster_view import read_ahead
 from tidegate.reset.planning.planner import look_around
-from tidegate.reset.planning.refusals import TOPIC_RECREATED, UNDECODABLE_RECORD, PlanRefused
+from tidegate.reset.planning.refusals import TOPIC_RECREATED, UNDECODABLE_RECORD, UNKNOWN_PARTITION, PlanRefused
 from tidegate.reset.planning.scope import listed
 from tidegate.reset.runs.job import Tell
 from tidegate.resources.targets import Undecodable
@@ -67,10 +67,12 @@ TRIES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """``findings`` for the plan, and the topics they are about."""
+    """``findings`` for the plan, and the topics they are about. ``failures``: why nothing was searched for a group, by
+    the uid of its run."""
 
     findings: Findings
     topic_ids: Mapping[str, str]
+    failures: Mapping[str, PlanRefused | KafkaFailure] = field(default_factory=dict)
 
     def check(self, plan: Plan) -> None:
         """Raises ``PlanRefused`` if a topic was recreated meanwhile: then the offsets mean other records."""
@@ -108,7 +110,8 @@ def find_for_groups(
     pace: Pace | None = None,
 ) -> Found:
     """``find_records`` for groups of one cluster: a partition is searched once, however many of them read it. Of
-    several groups, one that has no plan is left out: its own planning says why.
+    several groups, one that has no plan is left out, and ``failures`` says why: a plan that is made of it later would
+    know nothing of partitions that only this group reads.
 
     ``tell`` hears how far the search has come, at most every ``TELL_EVERY_S``, and at its end. Raises ``PlanRefused``
     and ``KafkaFailure`` as planning does, and what ``tell`` raises.
@@ -127,7 +130,7 @@ def find_for_groups(
     teller.ended()
     step = 1 if target.after else 0
     offsets = {p: found[p] + step if p in found else None for p in ground.inside}
-    return Found(Findings(offsets, tuple(scan.notes(ground))), ground.topic_ids)
+    return Found(Findings(offsets, tuple(scan.notes(ground))), ground.topic_ids, ground.failures)
 
 
 # --- looking around ---------------------------------------------------------------------------------------------------
@@ -137,13 +140,14 @@ def find_for_groups(
 class Ground:
     """What is to be searched. ``inside``: every partition's offsets between the bounds; ``beyond``: those behind
     ``until`` that are looked at as well. ``pending``: offsets at the end, by partition, which are not looked at, since
-    the first of them belongs to an open transaction.
+    the first of them belongs to an open transaction. ``failures``: as ``Found`` has them.
     """
 
     inside: Mapping[TopicPartition, Range]
     beyond: Mapping[TopicPartition, Range]
     pending: Mapping[TopicPartition, int]
     topic_ids: Mapping[str, str]
+    failures: Mapping[str, PlanRefused | KafkaFailure] = field(default_factory=dict)
 
     @property
     def total(self) -> int:
@@ -152,7 +156,7 @@ class Ground:
 
 def _look_around(requests: Sequence[RunRequest], target: ToRecord) -> Ground:
     with closing(KafkaClient(requests[0].connection)) as kafka:
-        asked = _asked(requests, kafka)
+        asked, failures = _asked(requests, kafka)
         partitions = sorted({p for each in asked for p in each.scope.partitions})
         # Times first: the ends only grow, so that what is found is inside.
         since = kafka.offsets_at(dict.fromkeys(partitions, target.since)) if target.since is not None else None
@@ -174,12 +178,15 @@ def _look_around(requests: Sequence[RunRequest], target: ToRecord) -> Ground:
         beyond if until is not None else {},
         {p: bounds[p].latest - stable[p] for p in partitions if bounds[p].latest > stable[p]},
         {p.topic: each.topics[p.topic].topic_id for each in asked for p in each.scope.partitions},
+        failures,
     )
 
 
-def _asked(requests: Sequence[RunRequest], kafka: KafkaClient) -> list[Asked]:
+def _asked(
+    requests: Sequence[RunRequest], kafka: KafkaClient
+) -> tuple[list[Asked], Mapping[str, PlanRefused | KafkaFailure]]:
     if len(requests) == 1:
-        return [look_around(requests[0], kafka)[0]]
+        return [look_around(requests[0], kafka)[0]], {}
     reader: ClusterReader = kafka
     try:
         reader = read_ahead(kafka, requests, datetime.now(UTC))
@@ -187,11 +194,15 @@ def _asked(requests: Sequence[RunRequest], kafka: KafkaClient) -> list[Asked]:
         raise
     except KafkaFailure:
         reader = kafka  # something of one group may not be read: they are looked at one by one
-    found = []
+    found, failures = [], dict[str, PlanRefused | KafkaFailure]()
     for request in requests:
-        with suppress(KafkaFailure, PlanRefused):
+        try:
             found.append(look_around(request, reader)[0])
-    return found
+        except UnknownPartitions as unknown:  # which can't be sent as it is
+            failures[request.run_uid] = PlanRefused(UNKNOWN_PARTITION, str(unknown))
+        except (KafkaFailure, PlanRefused) as failure:
+            failures[request.run_uid] = failure
+    return found, failures
 
 
 def _starts(connection: Connection, partitions: Collection[TopicPartition]) -> Offsets:

@@ -112,10 +112,17 @@ def _plan(
                 raise
             yield refused  # which may be this group's only
             return
-    findings = {r.run_uid: found.findings for r in requests} if found is not None else {}
+    failures = found.failures if found is not None else {}
+    left = [r for r in requests if r.run_uid not in failures]
+    findings = {r.run_uid: found.findings for r in left} if found is not None else {}
     # Without the times of records: one would be read for each partition of each group.
-    rows = plan_groups(spark, requests, now, spans=False, findings=findings) if requests else None
-    for plan in collect_plans(rows, requests) if rows is not None else ():
+    rows = plan_groups(spark, left, now, spans=False, findings=findings) if left else None
+    plans = iter(collect_plans(rows, left) if rows is not None else ())
+    for request in requests:
+        if request.run_uid in failures:
+            yield failures[request.run_uid]
+            continue
+        plan = next(plans)
         try:
             if isinstance(plan, Plan) and found is not None:
                 found.check(plan)

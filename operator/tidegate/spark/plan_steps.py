@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar
 
@@ -45,14 +45,15 @@ reason (PascalCase), or ``failure`` the class as in ``FAILURES``, and ``message`
 plan is empty, and all three are null. ``way`` and ``notes`` are the plan's, on each of its rows."""
 
 # Columns named alike mean the same. ``request`` and ``cluster`` are numbers into the job's lists; ``at_us`` is the
-# asked time in microseconds since 1970, or -1 where none is asked for (a null would not join).
+# asked time in microseconds since 1970, or -1 where none is asked for (a null would not join). ``topic_id``: null for a
+# topic that is gone.
 OBSERVED: Final = (
-    "request int, cluster int, topic string, partition int, committed bigint, at_us bigint, group_json string, "
-    "failure string, message string"
+    "request int, cluster int, topic string, partition int, topic_id string, committed bigint, at_us bigint, "
+    "group_json string, failure string, message string"
 )
 MEASURED: Final = "cluster int, topic string, partition int, at_us bigint, earliest bigint, latest bigint, found bigint"
 JOINED: Final = tuple(
-    "request topic partition committed group_json failure message earliest latest found".split()  # noqa: SIM905
+    "request topic partition topic_id committed group_json failure message earliest latest found".split()  # noqa: SIM905
 )
 
 _GROUP: Final = TypeAdapter(Group)
@@ -74,7 +75,7 @@ class Rehearsal:
 
     def observe(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         numbers = [n for batch in batches for n in batch.column(0).to_pylist()]
-        yield from as_batches(OBSERVED, ((n, 0, "t", n, 0, -1, "{}", None, None) for n in numbers))
+        yield from as_batches(OBSERVED, ((n, 0, "t", n, "", 0, -1, "{}", None, None) for n in numbers))
 
     def measure(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = (row for batch in batches for row in rows_of(batch))
@@ -135,19 +136,20 @@ class PlanJob:
             seen = together_or_each(lambda some: (client.groups(some), client.committed_of(some)), names)
         except (KafkaFailure, BadConnection) as failure:
             for number in requests:
-                yield (number, cluster, None, None, None, -1, None, *_told(failure))
+                yield (number, cluster, None, None, None, None, -1, None, *_told(failure))
             return
         for number, request in requests.items():
             found = seen[request.group_id]
             if isinstance(found, KafkaFailure):
-                yield (number, cluster, None, None, None, -1, None, *_told(found))
+                yield (number, cluster, None, None, None, None, -1, None, *_told(found))
                 continue
             group, committed = found
-            yield (number, cluster, None, None, None, -1, _GROUP.dump_json(group).decode(), None, None)
+            yield (number, cluster, None, None, None, None, -1, _GROUP.dump_json(group).decode(), None, None)
             at = asked_time(request.target, self.now)
             at_us = -1 if at is None else _microseconds(at)
             for p in sorted(concerned(request, group, committed, topics)):
-                yield (number, cluster, p.topic, p.partition, committed.get(p), at_us, None, None, None)
+                topic_id = topics[p.topic].topic_id if p.topic in topics else None
+                yield (number, cluster, p.topic, p.partition, topic_id, committed.get(p), at_us, None, None, None)
 
     # --- step 2 -------------------------------------------------------------------------------------------------------
 
@@ -237,10 +239,15 @@ class PlanJob:
         committed: dict[TopicPartition, int] = {}
         bounds: dict[TopicPartition, LogBounds] = {}
         found: dict[TopicPartition, int | None] = {}
+        topics = clients.topics(cluster)
         for row in rows:
             if row["topic"] is None:
                 continue
             partition = TopicPartition(row["topic"], row["partition"])
+            topic = topics.get(partition.topic)
+            if topic is not None and row["topic_id"] not in (None, topic.topic_id):
+                # As it was before its logs were measured: a topic that was made again since is not what is planned.
+                topics = {**topics, topic.name: replace(topic, topic_id=row["topic_id"])}
             if row["committed"] is not None:
                 committed[partition] = row["committed"]
             if row["earliest"] is not None:
@@ -250,7 +257,7 @@ class PlanJob:
         return Snapshot(
             groups={request.group_id: _GROUP.validate_json(head["group_json"])},
             committed={request.group_id: committed},
-            topics=clients.topics(cluster),
+            topics=topics,
             bounds=bounds,
             found=found,
             at=at,

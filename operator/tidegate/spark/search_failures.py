@@ -6,7 +6,7 @@ import re
 from typing import Any, Final
 
 from tidegate.kafka.errors import NotAuthorized, Unavailable
-from tidegate.reset.planning.refusals import BAD_EXPRESSION, PlanRefused
+from tidegate.reset.planning.refusals import BAD_EXPRESSION, UNREADABLE_TIME, PlanRefused
 from tidegate.spark.expression import spoken
 
 _SPARKS: Final = "org.apache.spark."
@@ -26,11 +26,35 @@ _NOT_THE_CONDITION: Final = (
 condition raises: a record's value that is no regular expression, for one."""
 
 
+_CONNECTOR: Final = "org.apache.spark.sql.kafka010."
+
+
+def raise_if_a_time_is_too_large(error: Exception) -> None:
+    """Raises ``PlanRefused`` where a record has a time that Spark has no number for, as of a producer that writes
+    nanoseconds for milliseconds: its connector fails on it, whatever is asked of the records (``fromJavaTimestamp``).
+    """
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped,unused-ignore]
+
+    if not isinstance(error, Py4JJavaError):
+        return
+    found = _cause(error)
+    if str(found.getClass().getName()) != "java.lang.ArithmeticException":
+        return
+    if any(str(frame.getClassName()).startswith(_CONNECTOR) for frame in found.getStackTrace()):
+        raise PlanRefused(
+            UNREADABLE_TIME,
+            "Spark can't read the records, since the time of one of them is beyond the year 294,000, as if its "
+            "producer had written nanoseconds for milliseconds: search elsewhere by from and until, leave its "
+            "partition out, or give the offsets yourself",
+        ) from None
+
+
 def raise_if_final(error: Exception, *, last: bool) -> None:
     """Raises ``PlanRefused`` for a condition that can't be evaluated, and a ``KafkaFailure`` after the last try.
 
     What the condition fails on may be in the exception's message, so that one is never told.
     """
+    raise_if_a_time_is_too_large(error)
     kind, text = _root(error)
     if "AuthorizationException" in kind or "AuthenticationException" in kind:
         raise NotAuthorized(f"records can't be read: {text}") from error
@@ -40,6 +64,14 @@ def raise_if_final(error: Exception, *, last: bool) -> None:
         ) from None
     if last:
         raise Unavailable(f"records can't be read: {text}") from error
+
+
+def _cause(error: Any) -> Any:
+    """The Java exception that began it."""
+    found = error.java_exception
+    while found.getCause() is not None:
+        found = found.getCause()
+    return found
 
 
 def _root(error: Exception) -> tuple[str, str]:
@@ -54,9 +86,7 @@ def _root(error: Exception) -> tuple[str, str]:
         return error.getCondition() or _SPARKS, spoken(error)
     if not isinstance(error, Py4JJavaError):
         return _SPARKS, str(error)
-    found: Any = error.java_exception
-    while found.getCause() is not None:
-        found = found.getCause()
+    found = _cause(error)
     kind = str(found.getClass().getName())
     # SparkArithmeticException, SparkRuntimeException and the like are an expression's; SparkException is a job's.
     of_expressions = re.fullmatch(r"org\.apache\.spark\.(Spark\w+Exception)", kind)

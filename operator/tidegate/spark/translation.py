@@ -12,8 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from tidegate.clock import Clock
-from tidegate.find.survey import Wider, survey
-from tidegate.find.translation import Place, TopicPair, told
+from tidegate.find.survey import Surveyed, Wider, left_without, survey
+from tidegate.find.translation import Place, told
 from tidegate.kafka.errors import NotAuthorized, Refused, Unavailable
 from tidegate.kafka_client.client import KafkaClient
 from tidegate.kafka_client.settings import BadConnection
@@ -23,6 +23,7 @@ from tidegate.spark import find
 from tidegate.spark.comparison import compare
 from tidegate.spark.executors import in_executor
 from tidegate.spark.expression import spoken
+from tidegate.spark.search_failures import raise_if_a_time_is_too_large
 from tidegate.spark.session import for_joins, with_settings
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def find_place(spark: SparkSession, request: RunRequest, target: FromCluster, cl
     with with_settings(spark, for_joins(spark)):
         while True:
             surveyed = in_executor(spark, partial(_survey, request, target, wider))
-            left = [pair for pair in surveyed if pair.here not in places]
+            left = [pair for pair in surveyed.pairs if pair.here not in places]
             try:
                 compared = compare(spark, request.connection, target.connection, left, target.match)
             except BadConnection as bad:
@@ -66,16 +67,19 @@ def find_place(spark: SparkSession, request: RunRequest, target: FromCluster, cl
                 break
             wider = Wider(wider.to_the_end | compared.cut_off, wider.by_key | compared.crossed)
     found = [at for topic in sorted(places) for at in places[topic]]
-    return find.Found(Findings({at.partition: at.offset for at in found}, told(found, target.group_id)), topic_ids)
+    offsets = {at.partition: at.offset for at in found}
+    without = left_without(target, [p for p in surveyed.without if p not in offsets])
+    return find.Found(Findings(offsets, (*told(found, target.group_id), *without)), topic_ids)
 
 
-def _survey(request: RunRequest, target: FromCluster, wider: Wider) -> tuple[TopicPair, ...]:
+def _survey(request: RunRequest, target: FromCluster, wider: Wider) -> Surveyed:
     with closing(KafkaClient(request.connection)) as here, closing(KafkaClient(target.connection)) as there:
         return survey(request, target, here, there, wider)
 
 
 def _raise_if_final(error: Exception, *, last: bool) -> None:
-    """Raises ``NotAuthorized``, or ``Unavailable`` for the last failure."""
+    """Raises ``PlanRefused``, ``NotAuthorized``, or ``Unavailable`` for the last failure."""
+    raise_if_a_time_is_too_large(error)
     text = spoken(error)
     if "AuthorizationException" in str(error) or "AuthenticationException" in str(error):
         raise NotAuthorized(f"records can't be read: {text}") from error

@@ -765,6 +765,40 @@ def test_what_was_said_of_a_topic_that_was_made_anew_is_taken_back(world: World)
     assert not records(world)["orders", 0].initial
 
 
+def test_what_was_said_of_a_topic_is_not_taken_back_where_a_broker_still_shows_the_one_before_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fresh operator did not see its partitions come: it would say that they were there at first."""
+    monkeypatch.setattr(watch, "CLOCK_S", 0.05)
+    with world.operator(**RULE) as operator:
+        operator.until(lambda _: len(records(world)) == 1, "the first partitions are told of")
+        former = world.kafka._public_topics()
+        world.kafka.delete_topic("orders")
+        key = PartitionKey("orders", world.kafka.create_topic("orders", 1), 0)
+        operator.until(
+            lambda _: list(world.kafka.control.topics.gates.partitions) == [key], "only the new topic is told of"
+        )
+    said = records(world)
+
+    with world.operator(**RULE) as operator:
+        with monkeypatch.context() as lagging:
+            lagging.setattr(world.kafka, "_public_topics", lambda: former)
+            operator.until(lambda _: operator.feature._watches["c"].topics == former, "the broker that lags is met")
+            clock_goes_on(world, operator)
+        operator.until(lambda _: operator.feature._watches["c"].topics != former, "the broker has caught up")
+        clock_goes_on(world, operator)
+
+    assert records(world) == said
+    assert not said["orders", 0].initial
+
+
+def clock_goes_on(world: World, operator: Operator) -> None:
+    """As often as it takes to find out what is to be written, and to write it."""
+    for _ in range(3):
+        clock_ms = world.kafka.control.topics.gates.clock_ms
+        operator.until(lambda _, ms=clock_ms: world.kafka.control.topics.gates.clock_ms != ms, "the clock goes on")  # type: ignore[misc]
+
+
 def test_without_agents_that_decide_no_control_topic_is_made(world: World) -> None:
     with world.operator() as operator:
         operator.first()
@@ -913,6 +947,19 @@ def test_where_a_connection_moves_to_another_cluster_no_policy_of_it_takes_what_
 
     assert elsewhere.kafka.committed(GROUP) == elsewhere.place
     assert (status.began_at_end, status.backfilled) == (0, 0)
+
+
+def test_what_there_was_before_is_in_memory_once_for_all_who_come_to_it(world: World) -> None:
+    """There may be thousands of groups, and as many topics."""
+    with world.operator() as operator:
+        operator.first()
+        other = Operator(world, {"topics": ["*"], "discovery": {"interval": "10ms"}}, uid="other", beside=operator)
+        other.run = operator.run
+        other.first()
+        first, second = operator.feature._watches["c"].guards.values()
+
+    assert len(first.existed) == 1
+    assert first.existed is second.existed
 
 
 def test_a_policy_that_has_moved_to_another_connection_does_nothing_through_the_one_before(world: World) -> None:

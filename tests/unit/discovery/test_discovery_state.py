@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidegate.discovery import sightings
 from tidegate.discovery import state as core
 from tidegate.discovery.state import Discovered, DiscoveryState, KnownTopic, grown, settle, without
 from tidegate.kafka.model import Topic, TopicPartition
@@ -161,3 +162,23 @@ def test_every_partition_after_the_first_look_is_new_exactly_until_it_is_settled
             done = data.draw(st.sets(st.sampled_from(found.new)))
             state = settle(state, done)
             settled |= done
+
+
+def test_of_topics_that_looks_do_not_show_any_more_the_newest_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(core, "_MOST_UNSEEN", 10, raising=False)
+    sizes: dict[str, int] = {}
+    for number in range(100):
+        sizes = grown(sizes, {"kept": Topic("kept", "kept", 3), "t": Topic("t", f"id-{number}", number)})
+
+    assert sizes == {**{f"id-{number}": number for number in range(89, 100)}, "kept": 3}
+
+
+def test_sightings_of_topics_that_nobody_remembers_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sightings, "_SWEEP_AFTER", 10, raising=False)
+    seen = sightings.Sightings()
+    for number in range(1000):
+        topics = {"kept": Topic("kept", "kept", 3), f"t-{number}": Topic(f"t-{number}", f"id-{number}", 1)}
+        seen.note({"kept": 3 if number else 0}, topics, number * sightings.HEARD_OF_S)
+
+    assert seen.long_ago(["kept"], 1001 * sightings.HEARD_OF_S) == {"kept": 3}
+    assert len(seen._long) + len(seen._recent) < 30

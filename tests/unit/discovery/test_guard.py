@@ -49,3 +49,15 @@ def test_what_was_known_of_a_topic_that_has_long_been_gone_is_forgotten(guard: G
         guard.forget_gone({"refunds"}, now_s)
 
     assert (guard.announced, guard.too_old, set(guard.state.topics)) == ({OTHER}, set(), {"refunds"})
+
+
+def test_what_was_heard_of_before_is_kept_apart_only_where_it_says_more(guard: Guard) -> None:
+    """Thousands of groups have the same: what all topics of a cluster had before is in memory once."""
+    guard.wish = replace(guard.wish, patterns=None)
+    guard.existed = existed = {"r": 2, "o": 1}
+
+    guard.reads(frozenset({"refunds"}), {"r": 2})
+    assert guard.existed is existed
+
+    guard.reads(frozenset({"refunds"}), {"r": 3})
+    assert (guard.existed, existed) == ({"r": 3, "o": 1}, {"r": 2, "o": 1})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidegate.control.records import PartitionKey, PartitionSeen
+from tidegate.discovery import ages
 from tidegate.discovery.ages import Ages
 from tidegate.discovery.state import KnownTopic, least_interval_s
 from tidegate.kafka.model import Topic
@@ -57,3 +58,12 @@ def test_the_larger_a_cluster_is_the_less_often_it_is_looked_at(
     least_s = least_interval_s([Topic(f"topic-{n}", "id", partitions) for n in range(topics)])
 
     assert least_s == pytest.approx(at_least_s, abs=0.05)
+
+
+def test_when_partitions_came_of_topics_that_nobody_remembers_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ages, "_MANY", 3)
+    known = Ages(seen={PartitionKey("t", f"id-{number}", 0): LATER for number in range(5)})
+
+    known.forget_others({"id-4"})
+
+    assert known.seen == {PartitionKey("t", "id-4", 0): LATER}

@@ -36,6 +36,8 @@ def parity(
         (parity(compared=9, compacted=True, OnlyHere=3, Key=5), False, "differs from offset 5 on"),
         (parity(here=(0, 4), there=(6, 9), compared=0), False, "nothing to compare"),
         (parity(here=(7, 7), there=(7, 7), compared=0), True, "the same"),
+        (parity(compared=0, compacted=True), True, "the same"),
+        (parity(compared=0, compacted=True, OnlyHere=3, OnlyThere=5), False, "nothing to compare"),
     ],
 )
 def test_offsets_carry_over_where_no_record_says_otherwise(found: Parity, carries_over: bool, says: str) -> None:

@@ -198,6 +198,57 @@ def test_an_end_that_grew_since_another_batch_read_it_is_read_again(
     assert groups_of(stage.audit(Asked(watch=ONCE, exact=0)), FindingKind.PAST_LOG_END) == {"b"}
 
 
+def test_an_end_that_nobody_tells_again_is_none_that_an_offset_could_be_past(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gather, "BATCH", 1)
+    stage.group("a")
+    stage.group("b", offset=100)
+
+    class LosesItsLeader(FakeSurvey):
+        """Right after the end was read, the log grows, the second group goes on, and then a leader is away."""
+
+        reads = 0
+
+        def bounds(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogBounds]:
+            told = super().bounds(partitions)
+            LosesItsLeader.reads += 1
+            if LosesItsLeader.reads == 1:
+                stage.world.kafka.fill(stage.topic, 10)
+                stage.group("b", offset=110)
+                stage.world.kafka.take_offline(stage.at(1))
+            return told
+
+    stage.survey = LosesItsLeader(stage.world.kafka)
+    report = stage.audit(Asked(watch=ONCE, exact=0))
+
+    assert groups_of(report, FindingKind.PAST_LOG_END) == set()
+    assert f"the logs of 1 partitions, such as {stage.at(1)}" in {left.what for left in report.unseen}
+    assert report.partitions == 1
+
+
+def test_how_a_log_ended_says_nothing_of_that_of_a_topic_made_again_meanwhile(stage: Stage) -> None:
+    stage.group("payments")
+    kafka = stage.world.kafka
+    for number in (0, 1):
+        kafka.delete_records(stage.at(number), 30)
+
+    def made_again() -> None:
+        kafka.delete_topic(stage.topic)
+        kafka.create_topic(stage.topic, 2)
+        kafka.fill(stage.topic, 20)
+        stage.group("payments", offset=7)
+        kafka.create_topic("added", 1)
+        kafka.commit_directly("payments", {TopicPartition("added", 0): 0})
+
+    stage.later(5, made_again)
+
+    report = stage.audit()
+
+    assert groups_of(report, FindingKind.LOST_TO_RETENTION) == set()
+    assert report.partitions == 3, "what was made meanwhile is looked at, too"
+
+
 @contextmanager
 def refusing(stage: Stage, call: str, failure: Exception) -> Iterator[None]:
     before = getattr(stage.survey, call)

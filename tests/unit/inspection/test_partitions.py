@@ -146,6 +146,11 @@ def test_partitions_that_were_added_and_have_records() -> None:
     assert "as of partitions that were added" in found.known
 
 
+def test_a_partition_whose_records_are_all_gone_has_none_that_could_be_skipped() -> None:
+    ends: Ends = {0: (0, 10), 1: (7, 7)}
+    assert FindingKind.WITHOUT_COMMIT not in kinds(seen(group(member("c1", 0, 1)), {0: 10}, ends=ends))
+
+
 def test_a_gap_between_committed_partitions_is_told_from_added_ones() -> None:
     ends: Ends = dict.fromkeys(range(4), (0, 10))
     [found] = of_kind(seen(group(), {0: 10, 2: 10}, ends=ends), FindingKind.WITHOUT_COMMIT)

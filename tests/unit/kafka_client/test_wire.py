@@ -227,6 +227,15 @@ def test_leaders_are_looked_for_once() -> None:
     assert len(brokers.nodes_asked("Metadata")) == 1
 
 
+def test_only_so_many_leaders_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_offsets, "_MOST_LEADERS", 1, raising=False)
+    brokers = ByScript(Metadata=each(described(1, 1)), ListOffsets=each(told(p0=(0, 10), p1=(0, 20))))
+    leaders = LogOffsets(wire_to(brokers))
+    for partition in (HERE, BEYOND):
+        leaders.at({partition: LATEST}, "look")
+    assert list(leaders._leaders) == [BEYOND]
+
+
 @pytest.mark.parametrize("code", [NOT_LEADER, UNKNOWN_TOPIC])
 def test_a_leader_that_has_moved_is_followed_and_the_others_are_not_asked_again(code: int) -> None:
     by_node = {1: told(p0=(0, 10), p1=(code, -1)), 2: told(p1=(0, 20))}

@@ -132,6 +132,15 @@ def test_a_document_is_not_unpacked_beyond_its_limit() -> None:
             unpack(broken)
 
 
+@pytest.mark.parametrize("raw", [b"[" + b"[]," * 20_000_000 + b"[]]", b"\n" * 60_000_000], ids=["values", "lines"])
+def test_a_document_of_very_many_values_is_refused_before_it_is_read(raw: bytes) -> None:
+    """Each takes many times the memory of what it is written in: these would be up to a gigabyte and a half."""
+    bomb = pack(raw)
+
+    with pytest.raises(ValueError, match="more than 3,000,000 values"):
+        unpack(bomb)
+
+
 def test_what_is_beyond_the_limit_is_never_in_memory() -> None:
     bomb = pack(bytes(50_000_000))
     tracemalloc.start()

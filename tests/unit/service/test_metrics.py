@@ -10,7 +10,7 @@ import pytest
 from tidegate.discovery.starts import Outcome
 from tidegate.inject.metrics import InjectionMetrics
 from tidegate.offset_reset.ends import RUN_ENDS
-from tidegate.reset.planning import plan
+from tidegate.reset.planning import plan, refusals
 from tidegate.reset.runs import fleet, reasons, request
 from tidegate.resources.reset import ResetPhase
 from tidegate.service.metrics import Metrics
@@ -78,7 +78,7 @@ def test_the_resources_that_are_not_observed_are_counted_and_then_not() -> None:
 def test_each_reason_of_resets_ends_a_run_or_is_known_not_to() -> None:
     named = {
         value
-        for module in (fleet, plan, request, reasons)
+        for module in (fleet, plan, refusals, request, reasons)
         for name, value in vars(module).items()
         if name.isupper() and isinstance(value, str) and re.fullmatch(r"[A-Z][a-z]+(?:[A-Z][a-z]*)*", value)
     }

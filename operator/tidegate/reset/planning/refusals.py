@@ -43,6 +43,9 @@ BAD_SCHEMA: Final = "BadSchema"
 
 UNDECODABLE_RECORD: Final = "UndecodableRecord"
 
+UNREADABLE_TIME: Final = "UnreadableTime"
+"""A record's time is one that Spark has no number for."""
+
 
 class PlanRefused(Exception):
     """There is no plan for this request; asking again unchanged does not help.
