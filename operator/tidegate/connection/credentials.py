@@ -182,8 +182,8 @@ def _value(ref: SecretKeyRef, secrets: Secrets) -> bytes:
     if isinstance(secret, Unread):
         raise UnusableSecret(
             SECRET_NOT_READABLE,
-            f"spec.{ref.field}: the operator can't read Secret {ref.secret}: let it, as by rbac.secrets of the chart "
-            f"({secret.why})",
+            f"spec.{ref.field}: the operator may not read Secret {ref.secret}: permit it, for example by "
+            f"rbac.secrets of the chart ({secret.why})",
         )
     value = secret.get(ref.key)
     if value is None:
