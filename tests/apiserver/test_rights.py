@@ -22,6 +22,7 @@ from support.installed_chart import Installed
 from support.operator_process import FAST, OperatorProcess, Resources, until
 from support.rights import Right, covers
 from support.stack_fixtures import MakeTopic, Unique
+from tidegate.jobs.application import GROUP, PLURAL, VERSION
 from tidegate.reset.runs.reasons import FINALIZER
 
 Kind = tuple[str, str, str]
@@ -139,7 +140,7 @@ def test_the_operator_uses_what_it_is_granted_and_needs_no_more(
             _take_over(operators, resources, topic, group)
         # A job that is at work, for uninstalling to end.
         resources.reset("left", f"{group}-left", {"offset": 6}, engine="Spark", topics=[topic])
-        _driver(resources, "left")
+        _driver(resources, kube_client, "left")
     log = "\n".join(operator.tail(100) for operator in operators)
     assert not installed.refused(account), log
     _compared(installed, account, UNUSED)
@@ -275,25 +276,34 @@ def _use_everything(
 
     # A run as SparkApplication, whose driver fails, and which is then deleted.
     resources.reset("spark", group, {"offset": 6}, engine="Spark", topics=[topic])
-    application = _driver(resources, "spark")
+    application = _driver(resources, client, "spark")
     core.patch_namespaced_pod_status(f"{application}-driver", namespace, {"status": {"phase": "Failed"}})
-    until(lambda: _application(resources, "spark", "-2"), "the next SparkApplication")
+    until(lambda: _application(resources, client, "spark", "-2"), "the next SparkApplication")
     resources.delete_reset("spark")
     until(lambda: resources.get("offsetresets", "spark") is None, "the run is put back")
 
 
-def _driver(resources: Resources, reset: str) -> str:
+def _driver(resources: Resources, client: kube.ApiClient, reset: str) -> str:
     """The name of its SparkApplication, once there is one, which then has a driver."""
-    application: str = until(lambda: _application(resources, reset, "-1"), "a SparkApplication")
+    application: str = until(lambda: _application(resources, client, reset, "-1"), "a SparkApplication")
     driver = {"containers": [{"name": "spark-kubernetes-driver", "image": "spark"}]}
     pod = {"metadata": {"name": f"{application}-driver"}, "spec": driver}
     resources.core.create_namespaced_pod(resources.namespace, pod)
     return application
 
 
-def _application(resources: Resources, reset: str, end: str) -> str:
+def _application(resources: Resources, client: kube.ApiClient, reset: str, end: str) -> str:
+    """Its name where it is on the API server: the status names it before the operator applies it."""
     name: str = resources.get_reset(reset).get("status", {}).get("application") or ""
-    return name if name.endswith(end) else ""
+    if not name.endswith(end):
+        return ""
+    try:
+        kube.CustomObjectsApi(client).get_namespaced_custom_object(GROUP, VERSION, resources.namespace, PLURAL, name)
+    except kube.ApiException as error:
+        if error.status == 404:
+            return ""
+        raise
+    return name
 
 
 def _ask_for_metrics(operator: OperatorProcess, token: str, ca: str) -> None:
