@@ -26,7 +26,7 @@ from tidegate.reset.model.targets import FromBackup, FromCluster
 from tidegate.reset.runs import fleet_job, job
 from tidegate.reset.runs.actions import Decision
 from tidegate.reset.runs.fleet import group_run_uid
-from tidegate.reset.runs.reasons import DEADLINE_EXCEEDED
+from tidegate.reset.runs.reasons import DEADLINE_EXCEEDED, JOB_FAILED
 from tidegate.reset.runs.seen import RunnerSeen, Seen
 from tidegate.resources.conditions import Refusal
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
@@ -191,8 +191,11 @@ class Supervision:
         store, fleet = self._runs.store(body), self._runs.fleet_parts(body, seen, live)
         if fleet is not None:
             return fleet_job.settle(store, fleet, reason=reason, message=message)
-        overdue = reason == DEADLINE_EXCEEDED
-        return job.settle(store, live.finishing, self._parts.clock, reason=reason, message=message, overdue=overdue)
+        # Where all targets are in place, neither a deadline nor jobs that died in the watch are a reason to undo them.
+        watches_on = reason in (DEADLINE_EXCEEDED, JOB_FAILED)
+        return job.settle(
+            store, live.finishing, self._parts.clock, reason=reason, message=message, watches_on=watches_on
+        )
 
     async def _check_connections(self, body: Object, seen: Seen, *, planned: bool) -> Found | None:
         """A Spark job connects as the run's document says: to the KafkaConnection's brokers, with its files. So that is

@@ -315,6 +315,32 @@ def test_a_deadline_that_passes_as_owners_are_watched_undoes_nothing(
     assert [b.offset for b in consumer.began] == [50, 10]
 
 
+def test_jobs_that_all_die_as_owners_are_watched_undo_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every target is in place by then, and the operator watches to the end by itself."""
+    consumer = FakeConsumer(world.kafka, "payments", ["orders"]).start()
+    world.clock.sleep(10)
+    watch = TargetWatch.watch
+
+    def dies(*_: object, **__: object) -> frozenset[TopicPartition]:
+        raise Killed
+
+    def work(launch: Launch) -> None:
+        with monkeypatch.context() as in_the_job, contextlib.suppress(Killed):
+            in_the_job.setattr(TargetWatch, "watch", dies)
+            world.carry_out(launch)
+        world.runner.end(launch, "out of memory")
+
+    world.runner.work = work
+    world.ask()
+
+    world.passes(200)
+
+    assert len(world.runner.started) == 5
+    assert (world.reset["phase"], world.condition("Complete")["reason"]) == ("Succeeded", "Applied")
+    assert TargetWatch.watch is watch
+    assert [b.offset for b in consumer.began] == [50, 10]
+
+
 def test_a_reset_deleted_in_mid_run_is_settled_and_let_go(world: World) -> None:
     world.runner.work = lambda _launch: None
     world.ask()

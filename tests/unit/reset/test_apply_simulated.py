@@ -794,6 +794,26 @@ def test_rounds_that_never_hold_come_to_an_end(tmp_path: Path, monkeypatch: pyte
     assert result.rounds <= 2 * MAX_ROUNDS
 
 
+def test_a_round_whose_join_lapsed_with_its_commit_unanswered_is_not_called_verified(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A successor takes what was verified for decided, and would not look whether the transaction hangs."""
+    world = World(KINDS[3], tmp_path)
+    world.create(deadline=timedelta(minutes=5))
+    away = Outage(world.clock, 0, 60.0, when=lambda name: name.endswith("transaction.commit"))
+    lapsed = property(lambda _: away.until_s is not None and world.clock.monotonic() < away.until_s)
+    monkeypatch.setattr(FakeHold, "lapsed", lapsed)
+
+    result = world.execute(away)
+
+    assert result is not None
+    assert result.phase is ResetPhase.SUCCEEDED, result
+    first = [entry for entry in world.store.load().journal if entry.round == 1]
+    assert {entry.phase for entry in first if entry.again} == {ResetPhase.PAUSING}
+    world.settle()
+    world.check_reset()
+
+
 def test_a_writer_that_was_taken_over_stops(tmp_path: Path) -> None:
     world = World(KINDS[0], tmp_path)
     world.create()

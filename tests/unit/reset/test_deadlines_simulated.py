@@ -36,7 +36,7 @@ def test_a_run_whose_owners_are_only_watched_is_not_undone_by_its_deadline(kind:
     world.clock.sleep(2)
 
     result = job.settle(
-        world.store, world.kafka, world.clock, reason="DeadlineExceeded", message="it has passed", overdue=True
+        world.store, world.kafka, world.clock, reason="DeadlineExceeded", message="it has passed", watches_on=True
     )
 
     assert (result.phase, result.reason) == (ResetPhase.SUCCEEDED, "Applied"), result
@@ -69,7 +69,7 @@ def test_one_whose_target_an_owner_has_overwritten_since_is_undone(tmp_path: Pat
     world.kafka.commit_directly(GROUP, {late: world.targets[late] - 1})
 
     result = job.settle(
-        world.store, world.kafka, world.clock, reason="DeadlineExceeded", message="it has passed", overdue=True
+        world.store, world.kafka, world.clock, reason="DeadlineExceeded", message="it has passed", watches_on=True
     )
 
     assert (result.phase, result.reason) == (ResetPhase.ROLLED_BACK, "DeadlineExceeded"), result

@@ -48,8 +48,8 @@ def execute(world: World) -> RunResult:
 
 
 def ways(world: World) -> list[Way]:
-    """By round."""
-    lines = world.store.load().journal
+    """By round, as each begins."""
+    lines = [line for line in world.store.load().journal if not line.again]
     return [line.way for line in lines if line.phase is ResetPhase.PAUSING and line.way is not None]
 
 

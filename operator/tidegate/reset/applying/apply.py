@@ -82,12 +82,13 @@ class GroupReset:
         """
         return self._claimed(self._applied)
 
-    def take_over(self, reason: str, message: str, *, overdue: bool = False) -> RunResult:
+    def take_over(self, reason: str, message: str, *, watches_on: bool = False) -> RunResult:
         """End the run whatever its state: fence its writer and put back what it committed. Raises as ``apply``.
 
-        ``overdue``: for its deadline only, so not where it has done all and only its owners' next commits are awaited.
+        ``watches_on``: not where it has done all and only its owners' next commits are awaited. Those are watched to
+        the end instead.
         """
-        return self._claimed(lambda: self._taken_over(reason, message, overdue=overdue))
+        return self._claimed(lambda: self._taken_over(reason, message, watches_on=watches_on))
 
     def keep_limits(self) -> None:
         """Write the limits of a replay again. Raises ``Unavailable``."""
@@ -210,8 +211,8 @@ class GroupReset:
         return self._put_back(reason, message, overwritten_by(error))
 
     def _watched_on(self, reason: str, message: str) -> RunResult:
-        """The deadline has passed as only the owners' next commits were awaited. They are watched to the end, and
-        nothing is undone unless one of them overwrites its target. After ``recall``."""
+        """The run has to end as only the owners' next commits were awaited. They are watched to the end, and nothing is
+        undone unless one of them overwrites its target. After ``recall``."""
         self._pace.extend(self._context.ending_s)
         try:
             left = self._pace.retrying(self._recovery.left_to_do)
@@ -271,7 +272,7 @@ class GroupReset:
             return self._result(ResetPhase.FAILED, "NotPutBack", message)
         return self._succeeded(reason, message)
 
-    def _taken_over(self, reason: str, message: str, *, overdue: bool) -> RunResult:
+    def _taken_over(self, reason: str, message: str, *, watches_on: bool) -> RunResult:
         if not self._journal.intents:
             return self._result(ResetPhase.FAILED, reason, f"{message}. Nothing was changed")
         self._pace.extend(self._tuning.rejoin_limit_s)
@@ -287,7 +288,7 @@ class GroupReset:
             ended = self._end_replay(ending, again=True)
             if ended is not None:
                 return ended
-        if overdue and self._context.is_watched and self._recovery.is_committed:
+        if watches_on and self._context.is_watched and self._recovery.is_committed:
             return self._watched_on(reason, message)
         return self._put_back(reason, message)
 

@@ -63,7 +63,7 @@ class RunContext:
             self.joins,
             self.hold_s,
             self._tell_learned,
-            self.journal.tell_unanswered,
+            self.journal.tell_unseen,
         )
         self.view = GroupView(kafka, self.group_id, self.pace, self.joins, self.journal, self.state)
         self._told_behind = ("", -RENEW_S)

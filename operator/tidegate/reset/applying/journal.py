@@ -142,9 +142,9 @@ class Journal:
             )
         )
 
-    def tell_unanswered(self) -> None:
-        """Of the present round, before its gates are opened: whether its commit can be read is not known. So its owners
-        may go on from what was committed before, and all of it is to be done again."""
+    def tell_unseen(self) -> None:
+        """Of the present round: it may have been committed, and nobody saw that its owners begin there, for its join
+        lapsed or its gates are about to be opened. They may go on from before, so all of it is done again."""
         last = self.intents[-1]
         if last.again != last.pending:
             self._append(replace(last, at=self._clock.now(), before=(), again=last.pending))

@@ -102,7 +102,8 @@ class RoundRunner:
         try:
             outcome = self._sequences.carry_out(choice.way, round_, group)
         except JoinNotHeld:
-            self._journal.tell_round(ResetPhase.VERIFYING, pending, choice, (), again=pending)
+            # Whether it was committed may not be known either.
+            self._journal.tell_unseen()
             raise
         self._late_commits.note_left(group, outcome.left)
         self._state.transaction_open |= bool(outcome.left_open)

@@ -179,12 +179,13 @@ def settle(
     *,
     reason: str,
     message: str,
-    overdue: bool = False,
+    watches_on: bool = False,
     tuning: Tuning | None = None,
 ) -> RunResult:
     """End a run for good, whatever it has done: fence its writer, put back what it committed, store the result.
 
-    ``overdue``: for its deadline only, which undoes nothing where all is done and owners' next commits are awaited.
+    ``watches_on``: nothing is undone where all is done and only owners' next commits are awaited; those are watched to
+    the end.
     """
     attempt = store.begin_attempt()
     run = store.load()
@@ -195,7 +196,7 @@ def settle(
         store.finish(result, attempt=attempt)
         return result
     reset = group_reset(store, attempt, kafka, clock, tuning)
-    result = reset.take_over(reason, message, overdue=overdue)
+    result = reset.take_over(reason, message, watches_on=watches_on)
     store.finish(result, attempt=attempt)
     reset.release()
     return result
