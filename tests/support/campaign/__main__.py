@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -22,6 +21,7 @@ from support.campaign.outcome import CHANGED, Outcome, Results, Truth
 from support.campaign.page import page
 from support.campaign.schedule import BROKERS, Schedule, draw
 from support.campaign.trial import PROPERTIES, Performance
+from support.campaign.tried import Tried
 from support.clients import ClientKind
 from support.clients.node import has_node
 
@@ -58,13 +58,9 @@ def tried_files() -> list[str]:
 
 
 def tried_commit() -> str:
-    """The last commit of `tried_files`, and whether the tree differs from it there."""
-
-    def git(*arguments: str) -> str:
-        command = ["git", "-C", str(PROJECT), *arguments, "--", *tried_files()]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-
-    return git("log", "-1", "--format=%h") + (CHANGED if git("status", "--porcelain") else "")
+    """The last commit that changed what `tried_files` do, and whether the tree differs from them."""
+    tried = Tried(PROJECT, tried_files())
+    return tried.commit() + (CHANGED if tried.is_changed() else "")
 
 
 def try_all(schedules: Sequence[Schedule], results: Results, commit: str, at_once: int, until: float) -> None:

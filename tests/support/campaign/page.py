@@ -15,7 +15,8 @@ HEAD = """\
 
 `make campaign SEEDS=0-49` carries out the schedules of these seeds and writes this page anew, from
 [campaign.jsonl](campaign.jsonl), which has a line for each; a seed that was tried at this commit already is left out.
-The commit is the last one that changed what the trials run: the modules, the clients and the brokers.
+The commit is the last one that changed what the trials run: the modules, the clients and the brokers. Comments and
+docstrings do not count.
 
 A schedule is drawn from its seed alone: a kind of client and of group, how its application commits, and some steps.
 Each step asks for up to three resets at once, may pause partitions meanwhile, and has faults at random moments.
