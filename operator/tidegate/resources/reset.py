@@ -201,16 +201,18 @@ class PlanStatus(ResourceModel):
     """How many targets lay outside the log and were moved to the nearer end of it."""
 
     records_replayed: Count | None = None
-    """How many records are read again."""
+    """How many records are read again: as planned, and once a reset of one group has succeeded, from where the group
+    stood when it was moved."""
 
     records_skipped: Count | None = None
-    """How many records are never read."""
+    """How many records are never read: as planned, and once a reset of one group has succeeded, from where the group
+    stood when it was moved."""
 
     from_: Annotated[Timestamp | None, Field(alias="from")] = None
-    """The time of the oldest record that is read again or skipped."""
+    """The time of the oldest record that is read again or skipped, as planned."""
 
     to: Timestamp | None = None
-    """The time of the newest record that is read again or skipped."""
+    """The time of the newest record that is read again or skipped, as planned."""
 
 
 class StandstillStatus(ResourceModel):

@@ -9,6 +9,7 @@ import pytest
 from tidegate.jobs.runner import RunnerState, RunnerStatus
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
+from tidegate.kafka.numbers import OFFSET_MAX
 from tidegate.reset.applying.replay import CONTINUED
 from tidegate.reset.binding import digest_of, digest_of_end
 from tidegate.reset.model.fleet import FleetCounts, FleetPlan, GroupPlan, GroupTrouble
@@ -600,6 +601,36 @@ def test_the_result_is_in_the_status() -> None:
         "waiting": 0,
         "resultDigest": digest_of_end(digest_of(APPLYING), SUCCESS),
     }
+
+
+@pytest.mark.parametrize(
+    ("result", "counts"),
+    [
+        (replace(SUCCESS, before=(PartitionOffset("t", 0, 55),)), (45, 0, 1)),
+        (replace(SUCCESS, before=(PartitionOffset("t", 0, 10),)), (0, 0, 0)),
+        (replace(SUCCESS, before=(PartitionOffset("t", 0, 3),)), (0, 7, 1)),
+        (replace(SUCCESS, before=()), (40, 0, 1)),
+        (replace(SUCCESS, phase=ResetPhase.ROLLED_BACK, before=(PartitionOffset("t", 0, 55),)), (40, 0, 1)),
+    ],
+    ids=["read on meanwhile", "went back itself", "went back further", "not known", "rolled back: as planned"],
+)
+def test_what_was_read_again_counts_from_where_the_group_stood_when_it_was_moved(
+    result: RunResult, counts: tuple[int, int, int]
+) -> None:
+    plan = decide(under_way(run=replace(APPLYING, result=result))).status.plan
+
+    assert plan is not None
+    assert (plan.records_replayed, plan.records_skipped, plan.moved) == counts
+
+
+def test_no_count_is_larger_than_an_api_server_takes() -> None:
+    """The offsets of a document may have been made up."""
+    far = tuple(replace(PLAN.partitions[0], partition=n, committed=OFFSET_MAX, target=0) for n in range(3))
+
+    plan = decide(under_way(run=replace(APPLYING, plan=replace(PLAN, partitions=far)))).status.plan
+
+    assert plan is not None
+    assert plan.records_replayed == OFFSET_MAX
 
 
 @pytest.mark.parametrize(

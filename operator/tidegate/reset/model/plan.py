@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
@@ -83,6 +84,11 @@ class Plan:
     def ends(self) -> dict[TopicPartition, int]:
         """Where the replay of each partition ends; empty where it does not."""
         return {p.topic_partition: p.end for p in self.partitions if p.end is not None}
+
+    def from_offsets(self, before: Mapping[TopicPartition, int]) -> Plan:
+        """The same targets from where the group stood when it was moved. It had read on since the plan was made."""
+        partitions = tuple(replace(p, committed=before.get(p.topic_partition, p.committed)) for p in self.partitions)
+        return replace(self, partitions=partitions)
 
     @property
     def moved(self) -> int:

@@ -8,6 +8,8 @@ from typing import Final
 
 from tidegate.kube.ports import EventType
 from tidegate.reset.binding import digest_of, digest_of_end
+from tidegate.reset.model.fleet import FleetPlan
+from tidegate.reset.model.plan import Plan
 from tidegate.reset.model.result import RunResult
 from tidegate.reset.runs.actions import AddFinalizer, CreateRun, Decision, Draft, Halt, RemoveFinalizer, TakeOver
 from tidegate.reset.runs.progress import fleet_status, plan_status, tell_phases, tell_reading
@@ -115,7 +117,7 @@ def finish(draft: Draft, current: OffsetResetStatus, run: Run, result: RunResult
     draft.run(
         way=result.way or current.way,
         fleet=fleet_status(run),
-        plan=plan_status(draft.seen.run_document, run.plan or run.fleet),
+        plan=plan_status(draft.seen.run_document, _carried_out(run, result)),
         standstill=standstill,
         redone=result.redone,
         begun=result.begun,
@@ -127,6 +129,15 @@ def finish(draft: Draft, current: OffsetResetStatus, run: Run, result: RunResult
         tell_reading(draft, run.request, result)
     tell_phases(draft, run)
     return end(draft, result.phase, result.reason, result.message, result)
+
+
+def _carried_out(run: Run, result: RunResult) -> Plan | FleetPlan | None:
+    """A fleet's is as planned: what each of its groups came to is in that group's document."""
+    if run.plan is None:
+        return run.fleet
+    if result.phase is not ResetPhase.SUCCEEDED:
+        return run.plan
+    return run.plan.from_offsets({b.topic_partition: b.offset for b in result.before})
 
 
 def end(

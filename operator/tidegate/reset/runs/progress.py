@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from tidegate.kafka.numbers import OFFSET_MAX
 from tidegate.kube.ports import EventType
 from tidegate.reset.applying.replay import CONTINUED, RETURNED
 from tidegate.reset.model.fleet import FleetCounts, FleetPlan, span
@@ -212,8 +213,9 @@ def plan_status(document: str, plan: Plan | FleetPlan | None) -> PlanStatus:
         moved=plan.moved,
         unchanged=plan.unchanged,
         clamped=plan.clamped,
-        records_replayed=plan.records_replayed,
-        records_skipped=plan.records_skipped,
+        # Offsets that somebody has made up may add up to more than an API server takes.
+        records_replayed=min(plan.records_replayed, OFFSET_MAX),
+        records_skipped=min(plan.records_skipped, OFFSET_MAX),
         from_=span_from,
         to=span_to,
     )
