@@ -15,6 +15,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 # The stack and the tests' own packages are not installed, only found.
 RUN := PYTHONPATH=dev:tests
+# Images that build containers set it. Here each process, and the tests start thousands, would compile all it imports: an
+# operator takes twice as long to start.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help
 help: ## this list

@@ -122,12 +122,14 @@ async def run(settings: Settings) -> None:
     def login(**arguments: Any) -> Any:
         return kopf.login_via_client(**arguments)
 
+    ended = asyncio.Event()
+
     @kopf.on.cleanup(registry=registry)
     async def stop(**_: Any) -> None:
-        # Here and not only below: kopf waits five seconds for whatever still runs on the loop when it has ended.
+        # Here and not only below: kopf waits five seconds for whatever still runs on the loop when it has ended. That
+        # includes its own wait for the flag, which it does not end where a signal has ended everything else.
+        ended.set()
         await operator.stop()
-
-    ended = asyncio.Event()
 
     async def give_way() -> None:
         await operator.replaced.wait()

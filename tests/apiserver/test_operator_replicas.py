@@ -25,6 +25,9 @@ from support.stack_fixtures import MakeTopic, Unique
 from support.status_watch import StatusWatch
 from support.stub_agent import StubAgent
 
+# Mostly they wait for a Lease to run out. No more at once: starved of the CPU, a leader loses its own.
+pytestmark = pytest.mark.at_once(2)
+
 PARTITIONS = 2
 LEASE = "tidegate"
 FINAL = ("Succeeded", "Failed", "RolledBack")

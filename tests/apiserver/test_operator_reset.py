@@ -339,7 +339,7 @@ def test_an_operator_that_is_killed_in_mid_run_is_followed_by_one_that_finishes_
         fleet.wait_read_to(ends)
         asked = time.time()
         connected.reset(p, group.name, {"offset": 10}, inFlight="2s")
-        until(lambda: _reached(connected, p, phase), f"the run is in {phase}", pause_s=0.01)
+        until(lambda: has_reached(connected, p, phase), f"the run is in {phase}", pause_s=0.01)
         operator.kill()
         begun = _documents(connected, p)
         attempts = max((int(document.get("attempt", "0")) for document in begun), default=0)
@@ -352,34 +352,14 @@ def test_an_operator_that_is_killed_in_mid_run_is_followed_by_one_that_finishes_
             timeout_s=NOBODY_WAITS_LONGER_S,
         )
         done = connected.wait_phase(p, *FINAL, timeout_s=90)
-        firsts = _first_offsets(fleet, asked)
+        firsts = first_offsets(fleet, asked)
 
     assert done["status"]["phase"] == "Succeeded", done["status"]
     assert firsts == AT_10
     assert len(connected.run_documents(p)) == 1
 
 
-def test_a_run_goes_on_when_the_api_server_was_away(
-    connected: Resources, group: Group, p: str, apiserver: ApiServer
-) -> None:
-    with live_group(group.bootstrap, group.name, group.topic, PARTITIONS) as fleet:
-        ends = {(group.topic, number): 99 for number in range(PARTITIONS)}
-        fleet.wait_read_to(ends)
-        asked = time.time()
-        connected.reset(p, group.name, {"offset": 10}, inFlight="2s")
-        until(lambda: _reached(connected, p, "Pausing"), "its consumers are paused", pause_s=0.01)
-        if not apiserver.attached:  # somebody else's is not ours to kill
-            apiserver.kill()
-            apiserver.restart()
-
-        done = connected.wait_phase(p, *FINAL, timeout_s=120)
-        firsts = _first_offsets(fleet, asked)
-
-    assert done["status"]["phase"] == "Succeeded", done["status"]
-    assert firsts == AT_10
-
-
-def _first_offsets(fleet: ConsumerFleet, since: float) -> dict[int, int]:
+def first_offsets(fleet: ConsumerFleet, since: float) -> dict[int, int]:
     """The first offset that each partition's owner got since then."""
 
     def first() -> dict[int, int]:
@@ -392,7 +372,7 @@ def _first_offsets(fleet: ConsumerFleet, since: float) -> dict[int, int]:
     return offsets
 
 
-def _reached(resources: Resources, p: str, phase: str) -> bool:
+def has_reached(resources: Resources, p: str, phase: str) -> bool:
     if phase == "Pending":
         return bool(resources.get_reset(p).get("status", {}).get("startedAt"))
     return any(f'"phase":"{phase}"' in document.get("journal.jsonl", "") for document in _documents(resources, p))
@@ -406,7 +386,7 @@ def test_deleting_it_in_mid_run_puts_the_offsets_back(shared: Resources, group: 
     with live_group(group.bootstrap, group.name, group.topic, PARTITIONS) as fleet:
         fleet.wait_read_to({(group.topic, number): 99 for number in range(PARTITIONS)})
         shared.reset(p, group.name, {"offset": 10}, inFlight="20s")
-        until(lambda: _reached(shared, p, "Pausing"), "its consumers are paused")
+        until(lambda: has_reached(shared, p, "Pausing"), "its consumers are paused")
 
         shared.delete_reset(p)
 

@@ -1,4 +1,7 @@
-"""The test clients themselves: each kind starts, reads everything, rebalances, commits as told, and ends."""
+"""The test clients themselves: each kind starts, reads everything, rebalances, commits as told, and ends.
+
+Of those that are one program, some of it is tried with one of them in continuous integration, and nightly with all.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,11 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition as Place
 from tidegate.kafka_client.client import KafkaClient
 
+pytestmark = pytest.mark.at_once(3)
+
 HERE = [kind for kind in ClientKind if kind is not ClientKind.KAFKAJS or has_node()]
+PROGRAMS = (ClientKind.LIBRDKAFKA, ClientKind.JAVA, ClientKind.FRANZ_GO, ClientKind.KAFKAJS)
+"""One of each program that consumers are run by: in Python, Java, Go and Node."""
 LINES = [Line(f"line {number}".encode()) for number in range(400)]
 
 
@@ -142,8 +149,14 @@ def test_members_of_a_kip_848_group_come_and_go(
     assert verdict.ok, verdict.complaints()
 
 
-@pytest.mark.parametrize("mode", [CommitMode.ASYNC, CommitMode.WORKER])
-@pytest.mark.parametrize("kind", FIRST_CLIENTS)
+@pytest.mark.parametrize(
+    ("kind", "mode"),
+    [
+        pytest.param(kind, mode, marks=() if mode is CommitMode.WORKER or kind in PROGRAMS else pytest.mark.nightly)
+        for kind in FIRST_CLIENTS
+        for mode in (CommitMode.ASYNC, CommitMode.WORKER)
+    ],
+)
 def test_commits_by_hand_reach_the_end(
     kind: ClientKind, mode: CommitMode, kafka: KafkaCluster, make_topic: MakeTopic, unique: Unique
 ) -> None:
@@ -236,7 +249,14 @@ def test_a_member_that_cannot_start_is_told_at_once(kafka: KafkaCluster, unique:
         assert time.monotonic() - began < 30
 
 
-@pytest.mark.parametrize("kind", [kind for kind in HERE if kind is not ClientKind.KAFKA_GO])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=() if kind in PROGRAMS else pytest.mark.nightly)
+        for kind in HERE
+        if kind is not ClientKind.KAFKA_GO
+    ],
+)
 def test_consumers_do_not_outlive_the_process_that_started_them(
     kind: ClientKind, kafka: KafkaCluster, make_topic: MakeTopic, unique: Unique, tmp_path: Path
 ) -> None:

@@ -1,10 +1,15 @@
-"""A live group is reset: once for every kind of group and client, on a real broker. The benchmark repeats each."""
+"""A live group is reset: once for every kind of group and client, on a real broker. The benchmark repeats each.
+
+Continuous integration tries each client with each of its assignors, each of both with static and with dynamic members;
+the other kinds are tried nightly.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from itertools import product
 from zlib import crc32
 
 import pytest
@@ -33,6 +38,33 @@ CELLS += [
 EAGER = ("range", "roundrobin", "sticky")
 
 
+def _pairs(cells: Sequence[Cell]) -> set[str]:
+    """Names of kinds that have all pairs of client, assignor and static or dynamic members: of one client's assignors
+    every other one is tried with static members, of the next client the others.
+    """
+    clients = list(dict.fromkeys(cell.client for cell in cells))
+    assignors = list(dict.fromkeys((cell.protocol, cell.assignor) for cell in cells))
+
+    def is_wanted(cell: Cell) -> bool:
+        place = clients.index(cell.client) + assignors.index((cell.protocol, cell.assignor))
+        return cell.static == bool(place % 2)
+
+    return {cell.name for cell in cells if is_wanted(cell)}
+
+
+IN_CI = {
+    *_pairs(kinds()),
+    # With the agent nobody rebalances, whatever the assignor: once with static members, once by KIP-848, each client.
+    "librdkafka-agent/classic-range-static/m4",
+    "librdkafka-agent/KIP-848-uniform/m4",
+    "aiokafka-agent/classic-roundrobin/m4",
+    "kafka-python-agent/classic-range/m4",
+    "franz-go/classic-default/m1",
+    "franz-go/classic-cooperative-sticky/m2",
+}
+EACH = [pytest.param(c, id=c.name, marks=() if c.name in IN_CI else pytest.mark.nightly) for c in CELLS]
+
+
 @pytest.fixture(scope="module")
 def trials(request: pytest.FixtureRequest, kafka: KafkaCluster) -> Iterator[Mapping[str, Future[Outcome]]]:
     """All trials that were selected, each on a topic and a group of its own, some at once."""
@@ -50,7 +82,7 @@ def _reset(bootstrap: str, cell: Cell) -> Outcome:
     return outcome
 
 
-@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
+@pytest.mark.parametrize("cell", EACH)
 def test_a_live_group_goes_on_from_the_targets(cell: Cell, trials: Mapping[str, Future[Outcome]]) -> None:
     outcome = trials[cell.name].result(300)
     verdict = outcome.verdict
@@ -90,3 +122,19 @@ def test_every_combination_is_tried_or_left_out_for_a_reason() -> None:
     assignors = {*EAGER, "cooperative-sticky", "KIP-848"}
     assert tried | set(UNSUPPORTED) == {(kind, assignor) for kind in ClientKind for assignor in assignors}
     assert not tried & set(UNSUPPORTED)
+
+
+@pytest.mark.pure
+def test_continuous_integration_tries_all_pairs() -> None:
+    cells = kinds()
+    tried = [cell for cell in cells if cell.name in IN_CI]
+
+    def pairs(of: Sequence[Cell]) -> set[tuple[object, ...]]:
+        facets = [(cell.client, (cell.protocol, cell.assignor), cell.static) for cell in of]
+        return {(a, b, facet[a], facet[b]) for facet in facets for a, b in product(range(3), repeat=2)}
+
+    assert pairs(tried) == pairs(cells)
+    assert len(tried) == len(cells) / 2
+    assert {cell.name for cell in CELLS} >= IN_CI
+    ways = set[Way]().union(*(expected_ways(cell) for cell in CELLS if cell.name in IN_CI))
+    assert ways == set[Way]().union(*map(expected_ways, CELLS))

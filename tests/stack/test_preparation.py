@@ -98,6 +98,17 @@ def test_the_environment_is_made_from_the_files_that_the_makefile_names() -> Non
     assert tuple(rule.group(1).split()) == SOURCES
 
 
+def test_what_make_starts_may_keep_what_python_compiles() -> None:
+    """Also where the machine says otherwise, as images that build containers do."""
+    surroundings = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    command = ["make", "-s", "-C", str(PROJECT), "--eval", "told: ; @env", "told"]
+    told = subprocess.run(
+        command, env={**surroundings, "PYTHONDONTWRITEBYTECODE": "1"}, capture_output=True, text=True, check=True
+    ).stdout
+    assert "PATH=" in told
+    assert "PYTHONDONTWRITEBYTECODE" not in told
+
+
 def test_an_environment_that_cannot_be_made_says_why(tmp_path: Path) -> None:
     (tmp_path / "Makefile").write_text("setup:\n\t@echo no route to the index >&2; exit 7\n")
 

@@ -1,4 +1,4 @@
-"""The operator is told to stop while it waits for the API server to serve its kinds: kopf does not run yet."""
+"""The operator is told to stop: while it waits for the API server to serve its kinds, and while kopf runs."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from typing import Any
 from unittest.mock import AsyncMock, MagicMock
 
 import pytest
+from kopf import OperatorRegistry
+from kopf._core.intents.causes import Activity
 
 from tidegate import main
 from tidegate.kube.ports import Kind, KubeFailure
@@ -81,3 +83,25 @@ def test_it_ends_where_another_process_takes_its_place(operator: Any) -> None:
     asyncio.run(story())
 
     assert operator.stop.await_count
+
+
+@pytest.mark.usefixtures("unharmed")
+def test_nothing_is_left_that_kopf_would_wait_for(operator: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes the signal itself, runs the cleanup, and then waits seconds for whoever still waits for its flag."""
+    operator.kube = MagicMock()
+    left: set[asyncio.Task[Any]] = set()
+
+    async def ended_by_a_signal(*, registry: OperatorRegistry, stop_flag: asyncio.Event, **_: Any) -> None:
+        waiter = asyncio.create_task(stop_flag.wait())
+        await asyncio.sleep(0)
+        for handler in registry._activities.get_handlers(activity=Activity.CLEANUP):
+            await handler.fn()
+        _, pending = await asyncio.wait({waiter}, timeout=5)
+        left.update(pending)
+        waiter.cancel()
+
+    monkeypatch.setattr(main.kopf, "operator", ended_by_a_signal)
+    asyncio.run(main.run(Settings()))
+
+    assert operator.stop.await_count
+    assert not left
