@@ -60,7 +60,7 @@ def cluster_audit_parser() -> argparse.ArgumentParser:
         "--watch",
         default="20s",
         metavar="DURATION",
-        help="how far apart the two looks are (default: 20s); 0: look only once",
+        help="time between the two looks (default: 20s); 0: look only once",
     )
     parser.add_argument(
         "--expires-within",
@@ -89,9 +89,7 @@ def cluster_audit_parser() -> argparse.ArgumentParser:
         default="text",
         help="text for people (default), or json for programs",
     )
-    parser.add_argument(
-        "--html", type=Path, metavar="FILE", help="also write the report as one self-contained HTML page"
-    )
+    parser.add_argument("--html", type=Path, metavar="FILE", help="also write one self-contained HTML page")
     parser.add_argument(
         "--fail-on",
         choices=[severity.value for severity in Severity],
