@@ -48,7 +48,9 @@ def audit_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--bootstrap-server", required=True, metavar="SERVERS", help="the server(s) to connect to")
-    parser.add_argument("--command-config", type=Path, metavar="FILE", help="properties to connect with")
+    parser.add_argument(
+        "--command-config", type=Path, metavar="FILE", help="a properties file for Java clients, to connect with"
+    )
     parser.add_argument(
         "--audit-topic",
         default=DEFAULT_TOPIC,

@@ -73,8 +73,7 @@ def cluster_audit_parser() -> argparse.ArgumentParser:
         type=int,
         default=20,
         metavar="N",
-        help="for how many groups without members to read __consumer_offsets, to tell exactly when their "
-        "offsets expire (default: 20)",
+        help="for how many groups without members to read exact expiry times in __consumer_offsets (default: 20)",
     )
     parser.add_argument(
         "--probe",

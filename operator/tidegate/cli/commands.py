@@ -46,17 +46,26 @@ COMMANDS: Final = (
     _command(
         "status", "OPTIONS", "show connections, runs, pauses and what waits for a person, on one screen", "overview"
     ),
-    _command("ui", "OPTIONS", "show the same live in a browser on this machine, with approve and undo", "ui.command"),
-    _command("reset", "GROUP OPTIONS", "reset consumer groups by an OffsetReset in a Kubernetes cluster", "asking"),
+    _command(
+        "ui",
+        "OPTIONS",
+        "show groups, resets and pauses live in a browser on this machine, with approve and undo",
+        "ui.command",
+    ),
+    _command(
+        "reset", "GROUP OPTIONS", "reset consumer groups by creating an OffsetReset in a Kubernetes cluster", "asking"
+    ),
     _command("plan", "NAME", "show what an OffsetReset would read again and skip", "planning"),
-    _command("approve", "NAME", "let that plan be applied", "approving"),
+    _command("approve", "NAME", "approve the plan of an OffsetReset, so that it is applied", "approving"),
     _command("watch", "NAME", "show each step of an OffsetReset or a ConsumerGroupPause, until it is done", "watching"),
     _command("cancel", "NAME", "end an OffsetReset that has not ended, and roll it back", "undoing"),
-    _command("undo", "NAME", "undo an OffsetReset by another one", "undoing"),
-    _command("pause", "GROUP OPTIONS", "pause consumer groups by a ConsumerGroupPause each", "pause_resources"),
+    _command("undo", "NAME", "undo an OffsetReset by creating another one", "undoing"),
+    _command(
+        "pause", "GROUP OPTIONS", "pause consumer groups by creating a ConsumerGroupPause for each", "pause_resources"
+    ),
     _command("resume", "NAME", "resume what a ConsumerGroupPause pauses", "pause_resources"),
     _command("freeze", "CONNECTION OPTIONS", "let nothing new begin through a KafkaConnection", "freezing"),
-    _command("thaw", "CONNECTION", "end that freeze, so that what waits can begin", "freezing"),
+    _command("thaw", "CONNECTION", "end a freeze, so that what waits because of it can begin", "freezing"),
     _command("bundle", "OPTIONS", "write a support archive, without credentials or records", "bundling"),
     _command(
         "backup list", "OPTIONS", "list the backups of groups' offsets that OffsetBackups have taken", "backups", "list"
@@ -65,7 +74,13 @@ COMMANDS: Final = (
         "backup take", "NAME", "have an OffsetBackup take a backup now, in addition to its schedule", "backups", "take"
     ),
     _command("backup show", "NAME OPTIONS", "show one backup, or where a group stands in it", "backups", "show"),
-    _command("backup restore", "NAME GROUP", "restore a group from a backup by an OffsetReset", "restoring", "restore"),
+    _command(
+        "backup restore",
+        "NAME GROUP",
+        "restore a group from a backup by creating an OffsetReset",
+        "restoring",
+        "restore",
+    ),
     _command("mirror failover", "NAME", "end the copying of an OffsetMirror for good", "mirroring"),
     _command("mirror failback", "NAME OPTIONS", "after a failover, copy back what was written since then", "mirroring"),
     _command("parity", "OPTIONS", "check whether offsets of another cluster mean the same records here", "parity"),
@@ -83,7 +98,9 @@ COMMANDS: Final = (
     ),
     _command("env", "POLICY", "print what an OffsetResetPolicy's consumers must find in their environment", "env"),
     _command("acls", "CONNECTION", "print the permissions that a KafkaConnection's principals need in Kafka", "acls"),
-    _command("completion", "SHELL", "print the script that completes all of this in bash, zsh or fish", "completing"),
+    _command(
+        "completion", "SHELL", "print the script that completes commands and options in bash, zsh or fish", "completing"
+    ),
 )
 """All but ``groups``, whose outputs and exit codes are those of Kafka's tool."""
 

@@ -128,10 +128,16 @@ def _add_options_of_kafka(kafka: argparse._ArgumentGroup) -> None:
     kafka.add_argument(
         "--command-config", type=Path, metavar="FILE", help="a properties file for Java clients: security, timeouts"
     )
-    kafka.add_argument("--group", action="append", default=[], metavar="GROUP", help="may be given several times")
+    kafka.add_argument(
+        "--group", action="append", default=[], metavar="GROUP", help="the id of a group; may be given several times"
+    )
     kafka.add_argument("--all-groups", action="store_true", help="apply to all consumer groups")
     kafka.add_argument(
-        "--topic", action="append", default=[], metavar="TOPIC[:0,1,2]", help="may be given several times"
+        "--topic",
+        action="append",
+        default=[],
+        metavar="TOPIC[:0,1,2]",
+        help="a topic, or some of its partitions; may be given several times",
     )
     kafka.add_argument("--all-topics", action="store_true", help="all topics that the group has offsets for")
     kafka.add_argument(

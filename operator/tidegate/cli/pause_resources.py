@@ -68,7 +68,7 @@ def pause_parser() -> argparse.ArgumentParser:
         help="a workload of apps/v1 to scale to 0 if consumers run no agent, which pauses the whole group; may "
         "be given several times",
     )
-    add_kubernetes(parser, of="the name of the ConsumerGroupPause")
+    add_kubernetes(parser, of="of the ConsumerGroupPause")
     add_making(parser)
     add_waiting(parser, "2m")
     return parser
@@ -161,7 +161,7 @@ def _workload(text: str) -> dict[str, str]:
 def resume_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="tidegate resume",
-        description="Resume what a ConsumerGroupPause pauses by deleting it, and wait until that is resumed.",
+        description="Resume the partitions of a ConsumerGroupPause by deleting it, and wait until they are resumed.",
         allow_abbrev=False,
     )
     parser.add_argument("name", nargs="+", metavar="NAME", help="the name of the ConsumerGroupPause")

@@ -48,9 +48,7 @@ def plan_parser() -> argparse.ArgumentParser:
         description="Show what an OffsetReset would read again and skip.",
         allow_abbrev=False,
     )
-    parser.add_argument(
-        "name", help="the name of an OffsetReset, or of an OffsetResetPolicy, whose newest reset is shown then"
-    )
+    parser.add_argument("name", help="the name of an OffsetReset, or of an OffsetResetPolicy to show its newest reset")
     add_kubernetes(parser, of="of the resource")
     parser.add_argument("--run", metavar="ID", help="for a policy: the reset with this id")
     parser.add_argument("--group", metavar="GROUP", help="for a fleet: the plan of this one group")

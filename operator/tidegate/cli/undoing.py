@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 def undo_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="tidegate undo",
-        description="Undo an OffsetReset by creating another one, which commits the offsets from just before it again.",
+        description="Undo an OffsetReset by creating another one, which again commits the offsets from just before "
+        "the first one.",
         allow_abbrev=False,
     )
     parser.add_argument("reset", metavar="NAME", help="the name of the OffsetReset to undo")
@@ -103,8 +104,8 @@ def cancel_parser() -> argparse.ArgumentParser:
         description="Delete an OffsetReset that has not ended. What it has changed is rolled back before it is gone.",
         allow_abbrev=False,
     )
-    parser.add_argument("name", metavar="NAME", help="of the OffsetReset")
-    add_kubernetes(parser, of="its namespace")
+    parser.add_argument("name", metavar="NAME", help="the name of the OffsetReset")
+    add_kubernetes(parser, of="of the OffsetReset")
     add_waiting(parser, "5m")
     return parser
 
