@@ -15,14 +15,18 @@ def main() -> int:
     """Play the demo and say how it went."""
     parser = argparse.ArgumentParser(
         prog="python -m demo",
-        description="Resets a live consumer group's offsets and puts them back, on real parts; a checker judges.",
-        epilog="Uses the broker of TIDEGATE_BOOTSTRAP and the cluster of KUBECONFIG where these are set.",
+        description="Resets a live consumer group's offsets on real parts, and undoes that; a checker judges the "
+        "outcome.",
+        epilog="Uses the broker of TIDEGATE_BOOTSTRAP and the cluster of KUBECONFIG if these are set.",
     )
     parser.add_argument(
-        "--plain", action="store_true", help="lines instead of a live view; always so without a terminal"
+        "--plain", action="store_true", help="print lines instead of a live view, as is always done without a terminal"
     )
     parser.add_argument(
-        "--record", type=Path, metavar="FILE.svg", help="plain lines, and what a terminal would show as an animated SVG"
+        "--record",
+        type=Path,
+        metavar="FILE.svg",
+        help="print lines, and write what a terminal would show to this file, as an animated SVG",
     )
     options = parser.parse_args()
     try:
@@ -55,7 +59,7 @@ def main() -> int:
         print(f"the demo failed: {failure}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("stopped; everything that was started is ended", file=sys.stderr)
+        print("stopped; everything that the demo started has been ended", file=sys.stderr)
         return 130
 
 

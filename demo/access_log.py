@@ -42,5 +42,5 @@ def read_request(line: bytes) -> Request:
     """Raises ``ValueError`` for a line that is not of the combined format."""
     found = _LINE.match(line)
     if found is None:
-        raise ValueError(f"no line of a combined access log: {line[:60]!r}")
+        raise ValueError(f"not a line of a combined access log: {line[:60]!r}")
     return Request(found[1], datetime.strptime(found[2].decode(), "%d/%b/%Y:%H:%M:%S %z"), line)

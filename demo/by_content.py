@@ -40,4 +40,4 @@ def place_of(line: bytes, bootstrap: str, partitions: Collection[Partition]) -> 
                 return (str(message.topic()), int(message.partition())), int(message.offset())
     finally:
         consumer.close()
-    raise NotThere(f"no record is {line!r}")
+    raise NotThere(f"no record has the value {line!r}")

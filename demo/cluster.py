@@ -39,7 +39,7 @@ class Cluster:
         try:
             config.load_kube_config(str(kubeconfig), client_configuration=configuration)
         except config.ConfigException as error:
-            raise ClusterError(f"{kubeconfig} is no kubeconfig: {error}") from error
+            raise ClusterError(f"{kubeconfig} is not a kubeconfig: {error}") from error
         configuration.retries = urllib3.Retry(total=2)
         self._api = client.ApiClient(configuration)
         self._core = client.CoreV1Api(self._api)

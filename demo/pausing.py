@@ -81,8 +81,8 @@ def _stood_still(facts: PauseFacts, read: Reading, partition: Partition) -> Find
     where = f" at offset {facts.stopped_at[partition]:,}" if partition in facts.stopped_at else ""
     return Finding(
         True,
-        f"partition {number} of {WATCHERS}, with a {facts.owners[partition]} consumer, stood still{where} for "
-        f"{stood:.1f} s, {took:.1f} s after kubectl apply",
+        f"partition {number} of {WATCHERS}, with a {facts.owners[partition]} consumer, was paused{where} "
+        f"for {stood:.1f} s, {took:.1f} s after kubectl apply",
     )
 
 
@@ -98,9 +98,9 @@ def _others_flowed(facts: PauseFacts, read: Reading) -> Finding:
     stood = [f"{topic}-{number}" for (topic, number), end in others.items() if given.get((topic, number), -1) < end - 1]
     times = sorted(d.t for d in before_release if d.t >= facts.paused_at)
     if stood or not times:
-        return Finding(False, f"other partitions did not flow meanwhile: {', '.join(stood) or 'nothing was delivered'}")
+        return Finding(False, f"other partitions stalled meanwhile: {', '.join(stood) or 'nothing was delivered'}")
     gap = max((b - a for a, b in pairwise(times)), default=0.0)
-    told = f"its {len(others)} other partitions flowed meanwhile: {len(times):,} records, the longest gap {gap:.1f} s"
+    told = f"its {len(others)} other partitions went on meanwhile: {len(times):,} records, the longest gap {gap:.1f} s"
     return Finding(True, told)
 
 
@@ -115,8 +115,8 @@ def _went_on(facts: PauseFacts, read: Reading, partition: Partition) -> Finding:
         return Finding(False, f"partition {number} went on at {first}, not at its target {target}")
     return Finding(
         True,
-        f"partition {number} was reset while paused (strategy {facts.way}): when it was let go it went on exactly at "
-        f"{first:,}",
+        f"partition {number} was reset while paused (strategy {facts.way}): when it was resumed, it went "
+        f"on exactly at {first:,}",
     )
 
 
@@ -126,7 +126,7 @@ def _nobody_moved(facts: PauseFacts, read: Reading) -> Finding:
     if moves:
         told = ", ".join(sorted({f"{e.member}: {e.kind}" for e in moves}))
         return Finding(False, f"{WATCHERS}: a rebalance moved partitions meanwhile: {told}")
-    return Finding(True, f"{WATCHERS}: no rebalance, from kubectl apply until both were let go")
+    return Finding(True, f"{WATCHERS}: no rebalance, from kubectl apply until both were resumed")
 
 
 def _nothing_lost(facts: PauseFacts, read: Reading) -> Finding:
@@ -138,5 +138,5 @@ def _nothing_lost(facts: PauseFacts, read: Reading) -> Finding:
         return Finding(False, f"{WATCHERS}: {'; '.join(verdict.complaints()) or 'records were read again'}")
     behind = [p for p, end in ends.items() if read.committed.get(p) != end]
     if behind:
-        return Finding(False, f"{WATCHERS}: not at the end in the end: {behind}")
+        return Finding(False, f"{WATCHERS}: the end of these partitions was not committed: {behind}")
     return Finding(True, f"{WATCHERS}: nothing lost, nothing else read again, the end of every partition committed")

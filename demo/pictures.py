@@ -29,7 +29,7 @@ _WIDTH, _HEIGHT = 1180, 860
 
 def main() -> int:
     if chromium() is None:
-        print("chromium is not installed: dev/install-node-prerequisites does it", file=sys.stderr)
+        print("chromium is not installed: dev/install-node-prerequisites installs it", file=sys.stderr)
         return 2
     with ExitStack() as ends:
         kafka = ends.enter_context(closing(KafkaCluster.start()))

@@ -86,19 +86,19 @@ def set_stage(say: Callable[[str], None]) -> Iterator[Stage]:
         broker, server = _start_both(bootstrap, kubeconfig, ends)
         say(f"Kafka at {broker.bootstrap}" + (" (TIDEGATE_BOOTSTRAP)" if broker.attached else ", started for the demo"))
         say(
-            f"Kubernetes API by {server.kubeconfig}"
+            f"Kubernetes API of {server.kubeconfig}"
             + (" (KUBECONFIG)" if server.attached else ", started for the demo")
         )
         cluster = ends.enter_context(contextlib.closing(Cluster(server.kubeconfig)))
         ends.enter_context(_topic(broker))
-        say(f"topic {TOPIC} of {PARTITIONS} partitions")
+        say(f"topic {TOPIC} with {PARTITIONS} partitions")
         _install(cluster)
-        stays = ", both stay there" if server.attached else ""
+        stays = ", and both stay there" if server.attached else ""
         say(f"custom resource definitions and namespace {NAMESPACE} applied{stays}")
         kafka = ends.enter_context(contextlib.closing(KafkaClient(Connection(broker.bootstrap))))
         operator, folder = ends.enter_context(_operator(server))
         ends.enter_context(_resources(cluster, server))
-        say(f"tidegate-operator runs as process {operator.pid}, its Spark runner is spark-submit on this machine")
+        say(f"tidegate-operator runs as process {operator.pid}, and runs Spark jobs with spark-submit on this machine")
         yield Stage(broker.bootstrap, cluster, server.kubeconfig, kafka, operator, folder)
 
 
@@ -133,9 +133,9 @@ def _topic(broker: KafkaCluster) -> Iterator[None]:
     except KafkaException as error:
         if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
             raise StackError(
-                f"{broker.bootstrap} has a topic {TOPIC} already: delete it, or unset TIDEGATE_BOOTSTRAP"
+                f"{broker.bootstrap} already has a topic {TOPIC}: delete it, or unset TIDEGATE_BOOTSTRAP"
             ) from error
-        raise StackError(f"topic {TOPIC} can't be made at {broker.bootstrap}: {error.args[0].str()}") from error
+        raise StackError(f"topic {TOPIC} can't be created at {broker.bootstrap}: {error.args[0].str()}") from error
     try:
         yield
     finally:
@@ -155,7 +155,7 @@ def _install(cluster: Cluster) -> None:
         cluster.apply(path.read_text())
     kinds = ("KafkaConnection", "OffsetReset", "ConsumerGroupPause")
     if not eventually(lambda: all(cluster.is_served(API_VERSION, kind) for kind in kinds), _START_S):
-        raise ClusterError(f"the API server does not serve {', '.join(kinds)} within {_START_S:.0f} s")
+        raise ClusterError(f"the API server did not serve {', '.join(kinds)} within {_START_S:.0f} s")
     cluster.apply(f"apiVersion: v1\nkind: Namespace\nmetadata: {{name: {NAMESPACE}}}\n")
 
 

@@ -61,7 +61,7 @@ def tell(screen: Screen) -> bool:
     requests = cycle(read_requests())
     with set_stage(screen.say) as stage, Traffic(stage.bootstrap, TOPIC, requests, per_second=PER_SECOND) as web:
         sent = web.send_past(PAST)
-        screen.say(f"{sent:,} requests of the past are on the topic, each with its own time, keyed by client")
+        screen.say(f"{sent:,} past requests are on the topic, each with its own time, keyed by client")
         with (
             ConsumerFleet("librdkafka", stage.bootstrap, GROUP, [TOPIC], members=4, processes=4) as fleet,
             _watchers(stage) as watchers,
@@ -72,7 +72,7 @@ def tell(screen: Screen) -> bool:
             watchers.wait_assigned(ALL)
             web.begin()
             screen.say(
-                f"4 ordinary consumers of group {GROUP} read it, {PER_SECOND:.0f} requests a second go on coming"
+                f"4 ordinary consumers of group {GROUP} read it, while {PER_SECOND:.0f} requests a second keep coming"
             )
             _wait_until_committed(lookout)
             return _Play(stage, web, fleet, watchers, lookout, screen).perform()
@@ -116,7 +116,7 @@ class _Play:
         # Not before what the group had committed, not after what its consumers had been given.
         given = stood_at(self.fleet.records(), partitions, replay.applied_at)
         as_before = {p: (committed[p], given[p]) for p in partitions}
-        undo = self._run("undo.yaml", "It is undone: back to where the group stood before", as_before)
+        undo = self._run("undo.yaml", "The reset is undone: back to where the group stood before", as_before)
         self._go_on()
         by_content = self._find()
         self._go_on()
@@ -205,8 +205,8 @@ class _Play:
             {partition: (offset, offset)},
         )
         self.screen.say(
-            f"zgrep '{STATUS_500}' access_log.gz finds it as well, partition {partition[1]} has it at {offset}: "
-            + line[:91].decode(errors="replace")
+            f"zgrep '{STATUS_500}' access_log.gz finds the same request; partition {partition[1]} has it "
+            f"at {offset}: " + line[:91].decode(errors="replace")
         )
         return facts
 
@@ -223,7 +223,7 @@ class _Play:
             if (stuck := _stalled(reset)) is not None:
                 raise StoryError(f"reset {name} can't begin: {stuck}")
             if time.monotonic() > deadline:
-                raise StoryError(f"reset {name} is not over after {_RUN_S:.0f} s: {status}")
+                raise StoryError(f"reset {name} has not ended after {_RUN_S:.0f} s: {status}")
             self._check_operator()
             time.sleep(_LOOK_S)
 
@@ -233,13 +233,15 @@ class _Play:
         paused = (ALL[3], ALL[5])
         owners = {p: self.watchers.owners()[p] for p in paused}
         if set(owners.values()) != {JAVA, PYTHON}:
-            raise StoryError(f"a partition of each consumer of {WATCHERS} is to be paused; their owners: {owners}")
+            raise StoryError(
+                f"one partition of each consumer of {WATCHERS} is to be paused, but their owners are {owners}"
+            )
         whose = " and ".join(f"{p[1]} ({owner})" for p, owner in owners.items())
         self.lookout.turn_to(Shown(WATCHERS, self.watchers))
-        self.lookout.headline(f"Group {WATCHERS} runs the agent: its partitions {whose} are paused, the rest flows")
+        self.lookout.headline(f"Group {WATCHERS} runs the agent: its partitions {whose} are paused, the others go on")
         self.screen.say(
-            f"its consumers know nothing of it: {JAVA}'s was started with -javaagent:tidegate-agent.jar, {PYTHON}'s "
-            "with TIDEGATE_AGENT=1"
+            f"the code of its consumers knows nothing of it: {JAVA}'s was started with "
+            f"-javaagent:tidegate-agent.jar, {PYTHON}'s with TIDEGATE_AGENT=1"
         )
         applied_at = time.time()
         self._apply("pause.yaml")
@@ -248,12 +250,14 @@ class _Play:
         self.lookout.turn_to(Shown(WATCHERS, self.watchers, frozenset(paused)))
         rows: list[dict[str, Any]] = status.get("partitions", [])
         stopped_at = {p: row["offset"] for p in paused for row in rows if row["partition"] == p[1] and "offset" in row}
-        self.screen.say(f"paused {paused_at - applied_at:.1f} s after it was applied: {status['paused']} partition(s)")
+        self.screen.say(
+            f"{status['paused']} partition(s) paused, {paused_at - applied_at:.1f} s after the pause was applied"
+        )
         self.lookout.headline(f"Group {WATCHERS}: the paused partitions go back to 18 May, and stay paused")
         reset_began = time.time()
         reset = self._apply_and_wait("replay-while-paused.yaml")["status"]
         committed = self._committed(WATCHERS)
-        self.screen.say(f"reset replay-while-paused: {reset['phase']} by way of {reset.get('way')}")
+        self.screen.say(f"reset replay-while-paused: {reset['phase']}, strategy {reset.get('way')}")
         ends = self.web.ends(ALL)
         deadline = time.monotonic() + STANDS_S
         while time.monotonic() < deadline:
@@ -267,7 +271,7 @@ class _Play:
         self.watchers.wait_flowing(paused, since=released_at)
         flowed_at = time.time()
         self.lookout.turn_to(Shown(WATCHERS, self.watchers))
-        self.screen.say(f"partitions {whose} of {WATCHERS} flow again")
+        self.screen.say(f"partitions {whose} of {WATCHERS} go on")
         return PauseFacts(
             owners=owners,
             applied_at=applied_at,

@@ -93,10 +93,10 @@ def _doubled(history: History, verdict: Verdict) -> Finding:
     redone = sum(reset.reread for reset in verdict.resets if history.runs[reset.run].redone)
     unasked = verdict.stale + verdict.unintended_duplicates + sum(reset.reread for reset in verdict.resets) - redone
     if unasked:
-        return Finding(False, f"{unasked:,} records were read again that nobody asked for")
-    told = f"nothing doubled but what was asked: {again:,} records were read again, all from a target on"
+        return Finding(False, f"{unasked:,} records were read again although nobody had asked for that")
+    told = f"nothing doubled but what was asked for: {again:,} records were read again, all from a target on"
     if redone:
-        told += f", {redone:,} of them twice: an owner had committed an old position, and its partition went back again"
+        told += f", {redone:,} of them twice: an owner had committed an old position, so its partition was reset again"
     return Finding(True, told)
 
 
@@ -140,7 +140,7 @@ def _finished(history: History) -> Finding:
     ends = {partition: max(offsets) + 1 for partition, offsets in history.acked.items()}
     behind = [partition for partition, end in ends.items() if history.committed.get(partition) != end]
     if behind:
-        return Finding(False, f"the group's offsets are not at the end in the end: {_names(behind)}")
+        return Finding(False, f"the group has not committed the end of these partitions: {_names(behind)}")
     return Finding(True, "the group has committed the end of every partition")
 
 
@@ -157,7 +157,7 @@ def _restarted(history: History) -> Finding:
 def _standstill(number: int, run: RunFacts, verdict: Verdict) -> Finding:
     seen = [r.standstill_s for r in verdict.resets if r.run == number and r.standstill_s is not None]
     told = f"{statistics.median(seen):.1f} s (median), {max(seen):.1f} s (most)" if seen else "not seen"
-    return Finding(None, f"{run.run_id}: strategy {run.way}; stood still for its consumers {told}; {run.standstill}")
+    return Finding(None, f"{run.run_id}: strategy {run.way}; standstill for its consumers: {told}; {run.standstill}")
 
 
 def stood_at(

@@ -80,7 +80,7 @@ def test_a_pause_is_made_shown_explained_and_resumed(
     assert json.loads(read["versions.json"])["kubernetesServer"].startswith("v1.")
     ours = f"resources/consumergrouppauses/{shared.namespace}.{pause}.json"
     assert names >= {"index.json", "versions.json", f"events/{shared.namespace}.json", f"groups/{group}.json", ours}
-    assert f"Not included: the operator's pods in {shared.namespace}: there is none with label" in bundled
+    assert f"Not included: the operator's pods in {shared.namespace}: no pod has the label" in bundled
 
 
 def test_nothing_begins_through_a_frozen_connection_until_it_is_thawed(
@@ -108,7 +108,7 @@ def test_nothing_begins_through_a_frozen_connection_until_it_is_thawed(
 
     assert "Frozen: frozen by " in frozen
     assert f"kafkaconnection.tidegate.io/{cold} frozen" in frozen
-    assert "it is frozen already, by " in again
+    assert "it is already frozen, by " in again
     assert f"KafkaConnection {shared.namespace}/{cold} is frozen: nothing new begins through it." in why
     assert before == dict.fromkeys(range(PARTITIONS), 10)
     assert f"kafkaconnection.tidegate.io/{cold} thawed" in thawed
@@ -133,7 +133,7 @@ def test_all_connections_of_a_namespace_are_frozen_and_thawed(
     for name in ("kafka", other):
         assert f"kafkaconnection.tidegate.io/{name} frozen" in frozen
         assert f"kafkaconnection.tidegate.io/{name} thawed" in thawed
-    assert f"KafkaConnection {other}: it is frozen already, by bob: INC-1" in frozen
+    assert f"KafkaConnection {other}: it is already frozen, by bob: INC-1" in frozen
     assert "KafkaConnection kafka: Frozen: frozen by " in frozen
     assert f"KafkaConnection {other}: it was frozen, by bob: INC-1" in thawed
     shared.delete_connection(other)
@@ -165,8 +165,8 @@ def test_a_reset_is_watched_undone_and_not_cancelled_after_its_end(
     assert f"offsetreset.tidegate.io/{undo} created" in undone
     assert "Succeeded: " in undone
     assert f"The one that ended last: OffsetReset {shared.namespace}/{undo}, Succeeded at 20" in told
-    assert "Kafka: it was not asked: give --bootstrap-server" in told
-    assert "No OffsetReset of the group is in progress or waits" in told
+    assert "Kafka: not asked, because no servers are known: give --bootstrap-server" in told
+    assert "No OffsetReset of the group is in progress or waiting" in told
 
 
 def test_what_is_printed_is_not_created(shared: Resources, group: str, unique: Unique, shell: Shell) -> None:
@@ -247,7 +247,7 @@ def test_with_operator_and_api_server_killed_all_holds_are_listed_and_released_b
     assert "all resources in Kubernetes: " in told
     for holder in ("nightly-batch", "reset/u-1/replay", "reset/cli/run-1", "cli"):
         assert holder in listed
-    assert "5 hold(s) would be released; none was" in listed
+    assert "5 hold(s) would be released. None was" in listed
     assert "1 hold(s) released." in one
     assert "nightly-batch" not in after_one
     assert len(after_one) == 4
@@ -276,7 +276,8 @@ def test_backups_are_listed_shown_asked_for_and_restored(resources: Resources, s
     assert [(one["name"], one["connection"], one["path"]) for one in listed] == [(name, "prod", path)]
     assert path in shown
     assert list(resources.get_backup(name)["metadata"]["annotations"]) == ["tidegate.io/take-backup"]
-    assert "OffsetBackup nightly is not there in time; it goes on: kubectl get offsetbackup nightly" in late
+    assert "OffsetBackup nightly was not done within --timeout; it continues." in late
+    assert "To watch it: kubectl get offsetbackup nightly" in late
     assert resources.get("offsetresets", "dry") is None
     reset = resources.get_reset("back")["spec"]
     assert (reset["connectionRef"], reset["group"], reset["to"]) == (

@@ -107,10 +107,12 @@ def test_the_notes_say_where_secrets_are_read() -> None:
     def notes(values: dict[str, Any]) -> str:
         return helm("install", "tidegate", str(CHART), "--dry-run=client", "--namespace=x", values=values).output
 
-    assert "It reads Secrets in x only." in notes({})
-    assert "list its namespace in\nrbac.secrets.namespaces" in notes({})
-    assert "It reads Secrets in a, b only." in notes(dict(NAMESPACED))
-    assert "WARNING: it may read every Secret of the cluster" in notes({"rbac": {"secrets": {"clusterWide": True}}})
+    assert "The operator reads Secrets only in x." in notes({})
+    assert "add its namespace to\nrbac.secrets.namespaces" in notes({})
+    assert "The operator reads Secrets only in a, b." in notes(dict(NAMESPACED))
+    assert "WARNING: the operator may read every Secret of the cluster" in notes(
+        {"rbac": {"secrets": {"clusterWide": True}}}
+    )
 
 
 SPARK_ONLY: Final = {

@@ -158,8 +158,8 @@ def test_a_reset_by_hand_is_in_the_log_and_hostile_records_are_passed_over(
     assert [row["group"] for row in shown] == ["g", group]
     assert (shown[1]["by"]["kind"], shown[1]["action"]) == ("Command", "reset")
     assert shown[1]["offsets"] == [{"topic": topic, "partition": 0, "before": None, "after": 0}]
-    assert "3 record(s) are not of the audit log" in err
-    assert "1 record(s) are of a newer version" in err
+    assert "3 record(s) do not belong to the audit log" in err
+    assert "1 record(s) were written by a newer version" in err
     # A topic that is not there: nothing was recorded, so nothing is changed.
     missing = ("--control-topic", mine[1], "--audit-topic", unique("missing"), "--audit-required")
     out, err = tidegate(*reset, *missing, "--execute", code=1)

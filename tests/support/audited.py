@@ -161,6 +161,6 @@ def report_of(of: ClusterSeen, groups: Mapping[str, GroupSeen]) -> Report:
             Unseen(
                 "exactly when committed offsets expire", "the principal may not", "Read on topic __consumer_offsets"
             ),
-            Unseen("the logs of 1 partitions, such as orders-9", "no leader told their ends"),
+            Unseen("the logs of 1 partitions, such as orders-9", "no leader reported their ends"),
         ),
     )

@@ -42,19 +42,23 @@ def acls_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("connection", help="the KafkaConnection's name")
-    add_kubernetes(parser, of="its namespace")
-    parser.add_argument("--filename", "-f", type=Path, help="read it from a YAML file; no cluster is asked")
+    add_kubernetes(parser, of="of the KafkaConnection")
+    parser.add_argument(
+        "--filename", "-f", type=Path, help="read the KafkaConnection from a YAML file, without asking a cluster"
+    )
     parser.add_argument(
         "--for",
         dest="role",
         choices=[role.value for role in Role],
         default=Role.OPERATOR.value,
-        help="who connects: the operator, which has the same principal as its jobs (default); a job alone; a consumer "
-        "with the agent",
+        help="whose permissions to print: those of the operator, whose jobs use the same principal (default), "
+        "of a job alone, or of a consumer with the agent",
     )
-    parser.add_argument("--principal", help="in Kafka, such as User:tidegate (the default), or User:CN=tidegate")
     parser.add_argument(
-        "--minimal", action="store_true", help="leave out what some installations need, and others do not"
+        "--principal", help="the principal in Kafka, such as User:tidegate (default) or User:CN=tidegate"
+    )
+    parser.add_argument(
+        "--minimal", action="store_true", help="leave out permissions that only some installations need"
     )
     parser.add_argument(
         "--output",
@@ -83,13 +87,13 @@ def run_acls(arguments: Sequence[str], screen: Screen) -> int:
         screen.show("".join(commands(needs, options.principal or _PRINCIPALS[role])))
     if role is not Role.CONSUMER and too_wide(scope):
         screen.note(
-            f"Kafka's ACLs have no pattern such as {', '.join(too_wide(scope))}: what begins like it is granted, "
-            "which is more than the connection allows."
+            f"Kafka's ACLs have no patterns such as {', '.join(too_wide(scope))}: all names that begin in "
+            "the same way are granted, which is more than the connection allows."
         )
     if role is Role.OPERATOR and to_grant_by_name(scope):
         screen.note(
-            f"Kafka's ACLs have no pattern such as {', '.join(to_grant_by_name(scope))}: grant Write on each "
-            "dead-letter topic by its name, and not on all topics."
+            f"Kafka's ACLs have no patterns such as {', '.join(to_grant_by_name(scope))}: grant Write on "
+            "each dead-letter topic by its name, and not on all topics."
         )
     return 0
 
@@ -98,7 +102,7 @@ def commands(needs: Sequence[Need], principal: str) -> list[str]:
     """A line each, with a comment before those that can be left out, and why not."""
     lines = []
     for need in needs:
-        why = need.why if not need.unless else f"{need.why}; not needed where {need.unless}"
+        why = need.why if not need.unless else f"{need.why}; not needed if {need.unless}"
         lines.append(f"# {why}\nkafka-acls --add --allow-principal {shlex.quote(principal)} {need.right.option}\n")
     return lines
 

@@ -18,14 +18,21 @@ if TYPE_CHECKING:
 
 
 def add_waiting(parser: argparse.ArgumentParser, default: str) -> None:
-    parser.add_argument("--no-wait", action="store_true", help="return as soon as the API server has taken it")
     parser.add_argument(
-        "--timeout", default=default, metavar="DURATION", help=f"how long to wait ({default}); it goes on all the same"
+        "--no-wait", action="store_true", help="return as soon as the API server has accepted the request"
+    )
+    parser.add_argument(
+        "--timeout",
+        default=default,
+        metavar="DURATION",
+        help=f"how long to wait (default: {default}); what was asked for continues after that",
     )
 
 
 def add_making(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--dry-run", action="store_true", help="let the API server judge it, and create nothing")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="have the API server check the request, and create nothing"
+    )
     parser.add_argument("--output", "-o", choices=("yaml", "json"), help="print the resource instead of creating it")
 
 
@@ -86,8 +93,8 @@ def created(kube: Creating, kind: Kind, asked: Mapping[str, Any], *, dry_run: bo
         if dry_run:
             raise
         raise CommandFailed(
-            f"{failure}. It may have been created all the same, and there would be two if it were created again: look "
-            f"first with {_looked_for(kind, asked)}"
+            f"{failure}. The {kind.kind} may have been created anyway, and a second attempt would create "
+            f"another one: look first with {_looked_for(kind, asked)}"
         ) from failure
 
 
@@ -103,7 +110,7 @@ def create(kube: Creating, kind: Kind, asked: Mapping[str, Any], options: argpar
         made = created(kube, kind, asked, dry_run=options.dry_run)
     except KeyboardInterrupt:
         if not options.dry_run:
-            screen.note(f"It may have been created all the same: {_looked_for(kind, asked)}")
+            screen.note(f"The {kind.kind} may have been created anyway. To look: {_looked_for(kind, asked)}")
         raise
     how = " (server dry run)" if options.dry_run else ""
     screen.show(f"{kind.kind.lower()}.{kind.group}/{visible(name_of(made))} created{how}\n")
@@ -129,10 +136,12 @@ def delete(kube: KubeClient, kind: Kind, body: Object, check: Callable[[Object],
         try:
             newest = kube.get(kind, namespace_of(body), name_of(body))
         except NotFound:
-            raise CommandFailed(f"{kind.kind} {name_of(body)} is gone already") from None
+            raise CommandFailed(f"{kind.kind} {name_of(body)} is already gone") from None
         if uid_of(newest) != uid_of(body):
-            raise CommandFailed(f"{kind.kind} {name_of(body)} is gone, and another one has its name: look at it first")
-    raise CommandFailed(f"{kind.kind} {name_of(body)} changes all the time, and is not deleted: try again")
+            raise CommandFailed(
+                f"{kind.kind} {name_of(body)} is gone, and another one now has its name: look at that one first"
+            )
+    raise CommandFailed(f"{kind.kind} {name_of(body)} keeps changing, and was not deleted: try again")
 
 
 class Several:
@@ -159,5 +168,5 @@ class Several:
         """Raises ``CommandFailed`` where something has failed."""
         if self.failed:
             raise CommandFailed(
-                f"{self.failed} of {all_of_them} {self._kind.kind}(s) could not be {done}, or not in time"
+                f"{self.failed} of {all_of_them} {self._kind.kind}(s) could not be {done}, or were not {done} in time"
             )

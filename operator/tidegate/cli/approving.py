@@ -37,16 +37,20 @@ _LOOK_S: Final = 0.5
 def approve_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="tidegate approve",
-        description="Approve the plan of an OffsetReset, by an OffsetResetApproval in your name.",
+        description="Approve the plan of an OffsetReset by creating an OffsetResetApproval in your name.",
         allow_abbrev=False,
     )
-    parser.add_argument("name", help="of the OffsetReset")
-    add_kubernetes(parser, of="its namespace")
+    parser.add_argument("name", help="the name of the OffsetReset")
+    add_kubernetes(parser, of="of the OffsetReset")
     parser.add_argument(
         "--plan", required=True, metavar="DIGEST", help="the plan's digest, as tidegate plan shows it below the plan"
     )
     parser.add_argument(
-        "--wait", type=float, default=10.0, metavar="SECONDS", help="how long to wait for its effect (default: 10)"
+        "--wait",
+        type=float,
+        default=10.0,
+        metavar="SECONDS",
+        help="how long to wait until the operator says whether the approval has an effect (default: 10)",
     )
     return parser
 
@@ -67,7 +71,10 @@ def run_approve(arguments: Sequence[str], screen: Screen) -> int:
         screen.note(f"tidegate approve: {visible(str(failure))}")
         return 1
     if said is None:
-        screen.note(f"The operator has not said yet what came of it: kubectl get -n {options.namespace} ora")
+        screen.note(
+            "The operator has not said yet whether the approval has an effect. To look: kubectl get -n "
+            f"{options.namespace} ora"
+        )
         return 0
     screen.note(f"{said.reason}: {visible(said.message)}")
     return 1 if said.status is ConditionStatus.FALSE else 0
@@ -86,8 +93,8 @@ def create(kube: Kube, namespace: str, spec: dict[str, str]) -> Object:
         return kube.make(APPROVALS, reset, name, spec)
     except KubeUnavailable as failure:
         raise CommandFailed(
-            f"{failure}. It may have been created all the same, and the plan be approved by it: look with "
-            f"kubectl get -n {namespace} ora {name}"
+            f"{failure}. The approval may have been created anyway, and the plan may be approved by it: "
+            f"look with kubectl get -n {namespace} ora {name}"
         ) from failure
 
 

@@ -39,8 +39,8 @@ _ENDS: Final = ("to_earliest", "to_latest")
 
 _UNTIL: Final[Mapping[str, tuple[str, str, Callable[[str], Any], str]]] = {
     "until": ("timestamp", "TIME", str, "end the replay before the first record at or after this time"),
-    "until_offset": ("offset", "N", int, "end it before this offset of every partition"),
-    "until_records": ("records", "N", int, "end it after so many offsets of each partition"),
+    "until_offset": ("offset", "N", int, "end the replay before this offset of every partition"),
+    "until_records": ("records", "N", int, "end the replay after this many offsets of each partition"),
 }
 """By option, the member of ``spec.until``, what it takes, how that is read, and what it means."""
 
@@ -48,19 +48,26 @@ _UNTIL: Final[Mapping[str, tuple[str, str, Callable[[str], Any], str]]] = {
 def reset_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="tidegate reset",
-        description="Reset consumer groups by an OffsetReset, which the operator carries out.",
+        description="Reset consumer groups by creating an OffsetReset, which the operator carries out.",
         allow_abbrev=False,
     )
-    parser.add_argument("group", nargs="+", help="a group; several, or a pattern with '*', are a fleet")
+    parser.add_argument(
+        "group", nargs="+", help="the id of a consumer group; several ids, or a pattern with '*', make a fleet"
+    )
     add_kubernetes(parser, of="of the OffsetReset")
     parser.add_argument("--connection", "-c", required=True, metavar="[NAMESPACE/]NAME", help="the KafkaConnection")
-    parser.add_argument("--name", help="of the OffsetReset; without it the API server chooses one")
+    parser.add_argument("--name", help="the name of the OffsetReset (default: one that the API server chooses)")
     parser.add_argument(
-        "--topic", action="append", default=[], metavar="TOPIC[:0,1]", help="may be given several times"
+        "--topic",
+        action="append",
+        default=[],
+        metavar="TOPIC[:0,1]",
+        help="a topic, or some of its partitions; may be given several times (default: the topics that the "
+        "group subscribes to)",
     )
     target = parser.add_mutually_exclusive_group(required=True)
     target.add_argument("--to-earliest", action="store_true", help="to the start of the log")
-    target.add_argument("--to-latest", action="store_true", help="to its end")
+    target.add_argument("--to-latest", action="store_true", help="to the end of the log")
     for option, (_, shown, _read) in _TARGETS.items():
         target.add_argument(f"--{option.replace('_', '-')}", metavar=shown)
     end = parser.add_mutually_exclusive_group()
@@ -69,14 +76,16 @@ def reset_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--then",
         choices=[then.value for then in Then],
-        help="where the group goes on once the replay has ended: where it was before (Return, as without this option), "
-        "or at the end",
+        help="where the group continues after the replay: where it was before (Return, the default), or where "
+        "the replay ended (Continue)",
     )
-    parser.add_argument("--within", metavar="DURATION", help="how long the replay may take (24h)")
+    parser.add_argument("--within", metavar="DURATION", help="how long the replay may take (default: 24h)")
     parser.add_argument(
-        "--dead-letter", metavar="TOPIC", help="copy the records that are skipped, at most 10, to this topic first"
+        "--dead-letter", metavar="TOPIC", help="first copy the records that are skipped, at most 10, to this topic"
     )
-    parser.add_argument("--manual", action="store_true", help="ask in your name, and wait for an approval of the plan")
+    parser.add_argument(
+        "--manual", action="store_true", help="request the reset in your name, and let its plan wait for an approval"
+    )
     add_making(parser)
     add_waiting(parser, "15m")
     return parser
@@ -166,9 +175,11 @@ def _until(options: argparse.Namespace) -> dict[str, Any] | None:
         try:
             return {member: read(given), **more}
         except ValueError:
-            raise UsageError(f"--{option.replace('_', '-')} takes {shown}, not {visible(given)}") from None
+            raise UsageError(
+                f"--{option.replace('_', '-')} takes a whole number as {shown}, not {visible(given)}"
+            ) from None
     if more:
-        raise UsageError("--then and --within belong to --until, --until-offset or --until-records: add one of them")
+        raise UsageError("--then and --within need --until, --until-offset or --until-records: add one of them")
     return None
 
 

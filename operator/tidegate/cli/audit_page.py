@@ -55,7 +55,7 @@ def _body(report: Report) -> Iterator[str]:
         yield f'<div class="card">{severity.value.capitalize()}<b class="{style}">{count:,}</b></div>'
     yield f'<div class="card">Groups<b>{report.groups:,}</b></div></div>'
     if not report.findings:
-        yield "<p>Nothing was found, as far as it was seen.</p>"
+        yield "<p>Nothing was found in what could be seen.</p>"
     for kind, findings in report.by_kind.items():
         yield from _kind(kind, findings)
     yield from _resets(report)
@@ -138,9 +138,9 @@ def _resets(report: Report) -> Iterator[str]:
     if not report.verdicts:
         return
     yield (
-        "<section><h2>How the groups would be reset</h2>"
-        '<p class="soft">What a reset of all partitions would take now, as if no member ran the agent; with it, '
-        "<b>Gated</b> is taken, without a rebalance. docs/explanation/live-reset.md</p>"
+        '<section><h2>How the groups would be reset</h2><p class="soft">The strategy that a reset of all '
+        "partitions would use now if no member ran the agent. With the agent it uses <b>Gated</b>, "
+        "without a rebalance. docs/explanation/live-reset.md</p>"
     )
     yield '<div class="scroll"><table><thead><tr><th scope="col">reset</th><th scope="col">strategy</th>'
     yield '<th class="n" scope="col">groups</th><th scope="col">which, and why</th></tr></thead><tbody>'

@@ -50,7 +50,7 @@ def _parts(report: Report) -> Iterator[RenderableType]:
 def _counts(report: Report) -> Text:
     counts = report.counts
     if not report.findings:
-        return Text("Nothing was found, as far as it was seen.")
+        return Text("Nothing was found in what could be seen.")
     parts = [(f"{count:,} {severity}", _STYLES[severity] if count else _FAINT) for severity, count in counts.items()]
     return Text("   ").join(Text(text, style) for text, style in parts)
 
@@ -65,7 +65,9 @@ def _kind(kind: FindingKind, findings: Sequence[Finding]) -> Iterator[Renderable
         yield from _finding(finding, with_known=finding.known != known)
         known = finding.known
     if len(findings) > MOST_GROUPS:
-        yield _indented(Text(f"and {len(findings) - MOST_GROUPS:,} more: --html FILE and --output json", _FAINT))
+        yield _indented(
+            Text(f"and {len(findings) - MOST_GROUPS:,} more: --html FILE and --output json show them", _FAINT)
+        )
     helps = f" Tidegate: {about.resource}." if about.resource else ""
     yield _indented(Text.assemble(("→ ", "green"), f"{about.remedy}.{helps}", (f" For {about.audience}.", _FAINT)))
     if about.guide:
@@ -86,14 +88,14 @@ def _finding(finding: Finding, *, with_known: bool) -> Iterator[RenderableType]:
             )
             if offset is not None
         ]
-        grown = f", {partition.grown:,} came" if partition.grown else ""
+        grown = f", {partition.grown:,} arrived" if partition.grown else ""
         where = visible(f"{partition.topic}-{partition.partition}")
         yield _indented(Text(f"{where}: {' '.join(offsets)}{grown}"), 6)
     left = finding.partition_count - len(finding.partitions[:_MOST_PARTITIONS])
     if finding.partitions and left:
         yield _indented(Text(f"and {left:,} more partitions", _FAINT), 6)
     if with_known:
-        yield _indented(Text(f"Known: {visible(finding.known)}.", _FAINT), 6)
+        yield _indented(Text(f"How it is known: {visible(finding.known)}.", _FAINT), 6)
 
 
 def _indented(what: RenderableType, by: int = 4) -> Padding:
@@ -103,7 +105,7 @@ def _indented(what: RenderableType, by: int = 4) -> Padding:
 def _resets(report: Report) -> Iterator[RenderableType]:
     if not report.verdicts:
         return
-    yield Text("How these groups would be reset (as if none of their members ran the agent)", "bold")
+    yield Text("How these groups would be reset (if none of their members ran the agent)", "bold")
     table = Table(box=None, padding=(0, 2, 0, 0), header_style=_FAINT, pad_edge=False)
     table.add_column("reset", no_wrap=True)
     table.add_column("strategy", no_wrap=True)

@@ -12,8 +12,8 @@ from tidegate.resources.durations import format_duration
 
 NEVER_SEEN: Final = (
     "Settings of clients, such as auto.offset.reset: brokers don't know them.",
-    "The position of a consumer between two commits, and which partitions assign() has taken.",
-    "Topics that the principal may not describe, and offsets of them: brokers leave them out without saying so.",
+    "The positions of consumers between two commits, and the partitions that consumers take with assign().",
+    "Topics that the principal may not describe, and their offsets: brokers leave them out without saying so.",
 )
 """By no right at all."""
 
@@ -44,14 +44,14 @@ def _is_limited(report: Report, name: str) -> bool:
 def brokers_allow(report: Report) -> str:
     """Whether the brokers take a reset's offsets, by the kind of group; empty where that was not seen."""
     told = ", ".join(f"{kind} {found.support}" for kind, found in report.capabilities.items())
-    return told and f"offsets from outside, by the kind of group: {told}"
+    return told and f"offsets from outside the group, by kind of group: {told}"
 
 
 def changed(report: Report) -> str:
     """What the audit itself has done to the cluster."""
     if report.probed:
         probes = "groups named tidegate.probe/…"
-        return f"Where the brokers' versions don't tell, it was tried with {probes}; nothing else changed."
+        return f"What the brokers' versions don't tell was tried with {probes}; nothing else was changed."
     return "Nothing was changed."
 
 

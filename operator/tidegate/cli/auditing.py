@@ -43,13 +43,19 @@ def audit_parser() -> argparse.ArgumentParser:
     """The parser of ``tidegate audit log``; it raises ``UsageError``."""
     parser = Parser(
         prog=_USAGE,
-        description="Print who had which committed offsets changed, and from where to where, as lines of JSON.",
+        description="Print the audit log as lines of JSON: who changed which committed offsets, from which offset to "
+        "which.",
         allow_abbrev=False,
     )
     parser.add_argument("--bootstrap-server", required=True, metavar="SERVERS", help="the server(s) to connect to")
-    parser.add_argument("--command-config", type=Path, metavar="FILE", help="properties to connect with")
     parser.add_argument(
-        "--audit-topic", default=DEFAULT_TOPIC, metavar="TOPIC", help=f"the KafkaConnection's ({DEFAULT_TOPIC})"
+        "--command-config", type=Path, metavar="FILE", help="a properties file for Java clients, to connect with"
+    )
+    parser.add_argument(
+        "--audit-topic",
+        default=DEFAULT_TOPIC,
+        metavar="TOPIC",
+        help=f"the audit topic of the KafkaConnection (default: {DEFAULT_TOPIC})",
     )
     parser.add_argument("--group", action="append", default=[], help="only this group; may be given several times")
     parser.add_argument(
@@ -62,9 +68,9 @@ def audit_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--since",
         metavar="TIME",
-        help="only from a time on, such as 2026-11-20T14:00:00Z, or for a duration, such as 168h",
+        help="only records since a time, such as 2026-11-20T14:00:00Z, or of the last duration, such as 168h",
     )
-    parser.add_argument("--follow", action="store_true", help="go on with what is recorded from now on")
+    parser.add_argument("--follow", action="store_true", help="continue with new records, until it is interrupted")
     return parser
 
 
@@ -96,8 +102,8 @@ def show(found: Iterable[Read], left: Left, wanted: Filter, screen: Screen) -> i
         screen.note(f"The audit log could not be read to its end: {failure}")
         code = 1
     for count, what in (
-        (left.unreadable, "record(s) are not of the audit log, and were skipped"),
-        (left.newer, "record(s) are of a newer version of Tidegate, and were skipped: use that version"),
+        (left.unreadable, "record(s) do not belong to the audit log, and were skipped"),
+        (left.newer, "record(s) were written by a newer version of Tidegate, and were skipped: use that version"),
         (left.undecided, "offset(s) at the end can't be read yet, because a transaction is open"),
     ):
         if count:
@@ -118,6 +124,6 @@ def _since(text: str | None, now: datetime) -> datetime | None:
         at = None
     if at is None or at.tzinfo is None:
         raise UsageError(
-            f"--since {text}: must be a time with its zone, such as 2026-11-20T14:00:00Z, or a duration such as 168h"
+            f"--since {text}: must be a time with a zone, such as 2026-11-20T14:00:00Z, or a duration such as 168h"
         )
     return at

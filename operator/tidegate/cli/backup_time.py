@@ -8,7 +8,7 @@ from typing import Final
 
 from tidegate.cli.errors import UsageError
 
-AT_HELP: Final = "the newest backup whose offsets had all been read by then, such as 2026-11-20T14:00:00Z"
+AT_HELP: Final = "the newest backup whose offsets had all been read by this time, such as 2026-11-20T14:00:00Z"
 
 
 def at_of(options: argparse.Namespace) -> datetime | None:

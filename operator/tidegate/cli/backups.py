@@ -36,7 +36,7 @@ def list_parser() -> argparse.ArgumentParser:
         description="List the backups that the OffsetBackups of a namespace have taken and keep, the newest first.",
         allow_abbrev=False,
     )
-    parser.add_argument("--group", metavar="GROUP", help="only of OffsetBackups that are to back up this group")
+    parser.add_argument("--group", metavar="GROUP", help="only the backups of OffsetBackups that cover this group")
     add_kubernetes(parser, of="of the OffsetBackups")
     add_output(parser)
     return parser
@@ -59,9 +59,9 @@ def run_list(arguments: Sequence[str], screen: Screen) -> int:
         screen.show(_table([(name_of(b), status) for b in bodies for status in taken(b)]))
         for body in bodies:
             if not taken(body):
-                screen.note(f"OffsetBackup {visible(name_of(body))} has taken none yet")
+                screen.note(f"OffsetBackup {visible(name_of(body))} has not taken a backup yet")
         if not bodies:
-            of = "" if options.group is None else f" that is to back up group {visible(options.group)}"
+            of = "" if options.group is None else f" that covers group {visible(options.group)}"
             screen.note(f"there is no OffsetBackup{of} in namespace {visible(namespace_of_options(options))}")
         return True
 
@@ -123,12 +123,15 @@ def _table(rows: Sequence[tuple[str, BackupStatus]]) -> str:
 def take_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="tidegate backup take",
-        description="Have an OffsetBackup take a backup now, in addition to its schedule, and wait until it is there.",
+        description="Have an OffsetBackup take a backup now, in addition to its schedule, and wait until the backup "
+        "is there.",
         allow_abbrev=False,
     )
-    parser.add_argument("name", metavar="NAME", help="of the OffsetBackup")
-    parser.add_argument("--dry-run", action="store_true", help="let the API server judge it, and ask for nothing")
-    add_kubernetes(parser, of="its namespace")
+    parser.add_argument("name", metavar="NAME", help="the name of the OffsetBackup")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="have the API server check the request, and ask for no backup"
+    )
+    add_kubernetes(parser, of="of the OffsetBackup")
     add_output(parser)
     add_waiting(parser, "15m")
     return parser
@@ -164,7 +167,8 @@ def run_take(arguments: Sequence[str], screen: Screen) -> int:
         one = next((each for each in taken(newest) if each.due >= due), None)
         if one is None:
             raise CommandFailed(
-                f"OffsetBackup {options.name} has other storage now: look at it with tidegate backup list"
+                f"OffsetBackup {options.name} now has other storage, and does not list the backup: look "
+                "with tidegate backup list"
             )
         _show_one(newest, one, options.output, screen)
         return True
@@ -196,7 +200,7 @@ def take_step(body: Object, due: datetime, failures: int) -> Step:
     if (status.failures or 0) > failures:
         return Step(line, done=False)
     under_way = status.next is None and status.launch is not None
-    return Step("it is being taken" if under_way else "it is asked for")
+    return Step("the backup is being taken" if under_way else "the backup is asked for")
 
 
 # --- show -------------------------------------------------------------------------------------------------------------
@@ -205,16 +209,21 @@ def take_step(body: Object, due: datetime, failures: int) -> Step:
 def show_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="tidegate backup show",
-        description="Show when a backup was taken, and what of. With --group, where that group stands in it: the plan "
-        "of a restore, by an OffsetReset that waits for approval and is deleted again. Nothing is changed in Kafka.",
+        description="Show when a backup was taken, and how much is in it. With --group, show where that group stands "
+        "in it, as the plan of a restore: for that, an OffsetReset is created, which waits for approval "
+        "and is deleted again. Nothing is changed in Kafka.",
         allow_abbrev=False,
     )
-    parser.add_argument("name", metavar="NAME", help="of the OffsetBackup")
-    parser.add_argument("--at", metavar="TIME", help=f"{AT_HELP}; absent, the newest")
-    parser.add_argument("--group", metavar="GROUP", help="show its partitions and offsets, and those of now")
-    add_kubernetes(parser, of="its namespace")
+    parser.add_argument("name", metavar="NAME", help="the name of the OffsetBackup")
+    parser.add_argument("--at", metavar="TIME", help=f"{AT_HELP} (default: the newest backup)")
+    parser.add_argument(
+        "--group", metavar="GROUP", help="show the partitions of this group, with their offsets in the backup and now"
+    )
+    add_kubernetes(parser, of="of the OffsetBackup")
     add_output(parser)
-    parser.add_argument("--timeout", default="15m", metavar="DURATION", help="with --group, how long to wait (15m)")
+    parser.add_argument(
+        "--timeout", default="15m", metavar="DURATION", help="with --group: how long to wait (default: 15m)"
+    )
     return parser
 
 
@@ -233,8 +242,8 @@ def run_show(arguments: Sequence[str], screen: Screen) -> int:
             return show_group(kube, body, options, timeout_s, screen)
         one = next((each for each in taken(body) if at is None or each.taken_at <= at), None)
         if one is None:
-            by = "" if at is None else f" by {options.at}"
-            raise CommandFailed(f"OffsetBackup {options.name} says of no backup that it had taken{by}")
+            by = "" if at is None else f" that was taken by {options.at}"
+            raise CommandFailed(f"OffsetBackup {options.name} lists no backup{by}: look with tidegate backup list")
         _show_one(body, one, options.output, screen)
         return True
 

@@ -36,13 +36,29 @@ def bundle_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="tidegate bundle",
         description="Write a support archive: resources with their statuses, Events, versions, the operator's log and "
-        "groups, without credentials and records. index.json in it says what is there, and what could not be read.",
+        "groups, without credentials or records. The index.json in it says what is there, and what could "
+        "not be read.",
         allow_abbrev=False,
     )
-    parser.add_argument("--output", "-o", type=Path, metavar="FILE", help="absent, tidegate-bundle-TIME.tar.gz here")
-    parser.add_argument("--group", action="append", default=[], metavar="GROUP", help="to describe, by Kafka")
     parser.add_argument(
-        "--operator-namespace", default="tidegate-system", metavar="NAMESPACE", help="of its log (tidegate-system)"
+        "--output",
+        "-o",
+        type=Path,
+        metavar="FILE",
+        help="the archive to write (default: tidegate-bundle-TIME.tar.gz in the current directory)",
+    )
+    parser.add_argument(
+        "--group",
+        action="append",
+        default=[],
+        metavar="GROUP",
+        help="a group to describe, as Kafka reports it; may be given several times",
+    )
+    parser.add_argument(
+        "--operator-namespace",
+        default="tidegate-system",
+        metavar="NAMESPACE",
+        help="the namespace of the operator, for its log (default: tidegate-system)",
     )
     add_kafka(parser)
     add_kubernetes(parser, of="of the resources", all_namespaces=True)
@@ -73,14 +89,14 @@ def run_bundle(arguments: Sequence[str], screen: Screen) -> int:
                 index = archive.close()
             undoing.pop_all()
     except FileExistsError:
-        screen.note(f"tidegate bundle: {visible(str(path))} exists already: give another name by --output")
+        screen.note(f"tidegate bundle: {visible(str(path))} already exists: give another name with --output")
         return 1
     except OSError as failure:
         screen.note(f"tidegate bundle: {visible(str(failure))}")
         return 1
     for unseen in index["notIncluded"]:
         screen.note(f"Not included: {visible(unseen['what'])}: {visible(unseen['why'])}")
-    screen.show(f"{path}: {len(index['files'])} file(s); look at them before you hand them on\n")
+    screen.show(f"{path}: {len(index['files'])} file(s); look at them before you pass them on\n")
     return 0
 
 
@@ -119,7 +135,9 @@ class _Collecting:
         server = self._asked(what, lambda: bounded_object(what, core.version)) if core is not None else None
         if server is not None:
             found["kubernetesServer"] = str(server.get("gitVersion", ""))
-        self.archive.add_json(("versions.json",), "of what made this archive, and of the API server", found)
+        self.archive.add_json(
+            ("versions.json",), "the versions of what made this archive, and of the API server", found
+        )
 
     def _resources(self, kube: KubeClient) -> None:
         from tidegate.incident.redaction import redacted
@@ -171,7 +189,7 @@ class _Collecting:
             what, lambda: bounded_object(what, core.list, "pods", namespace, label_selector=label, limit=10)
         )
         if found is not None and not found["items"]:
-            self._left_out(what, f"there is none with label {label}: name another by --operator-namespace")
+            self._left_out(what, f"no pod has the label {label}: name another namespace with --operator-namespace")
         for pod in (found or {"items": ()})["items"]:
             name = str(pod["metadata"]["name"])
             which = f"the log of pod {namespace}/{name}"
@@ -192,7 +210,9 @@ class _Collecting:
                 break
             lines //= 2
         if lines < _LOG_LINES:
-            self._left_out(f"{what} before its last {lines} line(s)", f"it would be above {_LOG_BYTES} bytes")
+            self._left_out(
+                f"{what} before its last {lines} line(s)", f"with them, the log would be larger than {_LOG_BYTES} bytes"
+            )
         return log
 
     def _group(self, group: str) -> None:
@@ -209,7 +229,7 @@ class _Collecting:
         for unseen in seen.kafka.unseen if seen.kafka is not None else ():
             self._left_out(f"group {group}: {unseen.what}", unseen.why)
         told = redacted(as_json(seen, account, sections(seen, account)))
-        self.archive.add_json(("groups", f"{group}.json"), f"group {group}, by Kafka", told)
+        self.archive.add_json(("groups", f"{group}.json"), f"group {group}, as Kafka reports it", told)
 
     def _core(self) -> CoreObjects:
         from tidegate.kube.api import default_api_client

@@ -40,47 +40,60 @@ def cluster_audit_parser() -> argparse.ArgumentParser:
     """The parser of ``tidegate audit``; it raises ``UsageError``."""
     parser = Parser(
         prog="tidegate audit",
-        description="Look at the consumer groups of a Kafka cluster, twice some seconds apart, and report what is "
+        description="Look at the consumer groups of a Kafka cluster twice, some seconds apart, and report what is "
         "about to go wrong with their offsets. Needs only permissions to read, and changes nothing.",
-        epilog="tidegate audit log --help: the log of who changed which offsets.",
+        epilog="For the log of who changed which offsets, see tidegate audit log --help.",
         allow_abbrev=False,
     )
     parser.add_argument("--bootstrap-server", required=True, metavar="SERVERS", help="the server(s) to connect to")
-    parser.add_argument("--command-config", type=Path, metavar="FILE", help="properties to connect with")
+    parser.add_argument(
+        "--command-config", type=Path, metavar="FILE", help="a properties file for Java clients, to connect with"
+    )
     parser.add_argument(
         "--group",
         action="append",
         default=[],
         metavar="PATTERN",
-        help="only groups of this name or pattern with '*'; may be given several times",
+        help="only groups with this name, or that match a pattern with '*'; may be given several times",
     )
     parser.add_argument(
-        "--watch", default="20s", metavar="DURATION", help="how long the two looks are apart (20s); 0: look once"
+        "--watch",
+        default="20s",
+        metavar="DURATION",
+        help="time between the two looks (default: 20s); 0: look only once",
     )
     parser.add_argument(
-        "--expires-within", default="24h", metavar="DURATION", help="offsets that expire within it are critical (24h)"
+        "--expires-within",
+        default="24h",
+        metavar="DURATION",
+        help="offsets that expire within this time are critical (default: 24h)",
     )
     parser.add_argument(
         "--exact",
         type=int,
         default=20,
         metavar="N",
-        help="for how many groups without members __consumer_offsets is read, to tell exactly when their offsets "
-        "expire (20)",
+        help="for how many groups without members to read exact expiry times in __consumer_offsets (default: 20)",
     )
     parser.add_argument(
         "--probe",
         action="store_true",
-        help="where the brokers' versions don't tell what they allow, try it with groups named tidegate.probe/…, "
-        "which are deleted again; without it nothing is created",
+        help="if the brokers' versions don't tell what they allow, try it with groups named tidegate.probe/…, "
+        "which are deleted again; without this option nothing is created",
     )
-    parser.add_argument("--output", "-o", choices=("text", "json"), default="text", help="for a person, or a program")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write one self-contained page as well")
+    parser.add_argument(
+        "--output",
+        "-o",
+        choices=("text", "json"),
+        default="text",
+        help="text for people (default), or json for programs",
+    )
+    parser.add_argument("--html", type=Path, metavar="FILE", help="also write one self-contained HTML page")
     parser.add_argument(
         "--fail-on",
         choices=[severity.value for severity in Severity],
         metavar="SEVERITY",
-        help=f"exit with {FOUND} if anything that bad or worse is found: critical, warning or info",
+        help=f"exit with {FOUND} if a finding is this bad or worse: critical, warning or info",
     )
     return parser
 

@@ -43,8 +43,8 @@ _WITHOUT_MEANING: Final = frozenset(
 )
 _LOGIN: Final = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))""", re.DOTALL)
 _PEM_HINT: Final = (
-    "only PEM stores are read here: convert it (keytool -importkeystore -deststoretype pkcs12, then openssl pkcs12) "
-    "and set {0}.type=PEM"
+    "only PEM stores can be used here; convert it (keytool -importkeystore -deststoretype pkcs12, then "
+    "openssl pkcs12) and set {0}.type=PEM"
 )
 
 
@@ -87,17 +87,19 @@ def command_config(properties: Mapping[str, str], bootstrap_servers: str, secret
     if protocol.endswith("SSL"):
         settings |= tls
     if any(name.startswith("config.providers") for name in left):
-        raise BadConnection("config.providers: providers are not run here; write the values into the file")
+        raise BadConnection("config.providers: config providers can't be used here; write the values into the file")
     refused = sorted(name for name in left if name.startswith(("ssl.", "sasl.", "security.")))
     if refused:
-        raise BadConnection(f"not supported here: {', '.join(refused)}")
+        raise BadConnection(
+            f"these properties can't be used here: {', '.join(refused)}; remove those that the connection does not need"
+        )
     return CommandConfig(connection_from(settings, secrets), tuple(sorted(left)))
 
 
 def with_kafkas_name(message: str) -> str:
     """What a client library says of one of its settings, with the name that it has in the file."""
     named = next((ours for ours, theirs in _SAME.items() if ours != theirs and theirs in message), None)
-    return message if named is None else f"{message} ({named} of Kafka)"
+    return message if named is None else f"{message} ({named} in Kafka's terms)"
 
 
 def _login(text: str) -> Mapping[str, str]:
@@ -118,7 +120,7 @@ def _sasl(login: Mapping[str, str], mechanism: str) -> dict[str, str]:
         names = {"username": "sasl.username", "password": "sasl.password"}
         missing = [name for name in names if name not in login]
         if missing and mechanism.upper() != "GSSAPI":
-            raise BadConnection(f"sasl.jaas.config: {' and '.join(missing)} missing")
+            raise BadConnection(f"sasl.jaas.config: it lacks {' and '.join(missing)}")
     return {theirs: login[ours] for ours, theirs in names.items() if ours in login}
 
 
@@ -132,7 +134,10 @@ def _tls(left: dict[str, str], secrets: SecretFiles) -> dict[str, str]:
         if f"{store}.location" in left and kind != "PEM":
             raise BadConnection(f"{store}.location is of type {kind}: {_PEM_HINT.format(store)}")
     if "ssl.key.password" in left:
-        raise BadConnection("ssl.key.password: encrypted keys are not read here; decrypt it with openssl pkcs8")
+        raise BadConnection(
+            "ssl.key.password: encrypted keys can't be used here; decrypt the key with openssl pkcs8, and "
+            "remove this property"
+        )
     left.pop("ssl.keystore.password", None)  # means nothing for PEM without an encrypted key
     for name, target in (
         ("ssl.truststore.certificates", "ssl.ca.location"),

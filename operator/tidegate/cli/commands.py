@@ -40,46 +40,67 @@ def _command(called: str, arguments: str, about: str, module: str, name: str = "
 
 
 COMMANDS: Final = (
-    _command("why", "GROUP OPTIONS", "why a group reads or does not: owners, lag, holds, what runs or waits", "why"),
-    _command("status", "OPTIONS", "connections, runs, pauses and what waits for a person, on one screen", "overview"),
     _command(
-        "ui", "OPTIONS", "all that as a page in a browser on this machine: live, with approve and undo", "ui.command"
+        "why", "GROUP OPTIONS", "say why a group reads or does not read: owners, lag, holds, what runs or waits", "why"
     ),
-    _command("reset", "GROUP OPTIONS", "reset consumer groups by an OffsetReset of a Kubernetes cluster", "asking"),
-    _command("plan", "NAME", "what an OffsetReset would read again and skip", "planning"),
-    _command("approve", "NAME", "let that plan be applied", "approving"),
-    _command("watch", "NAME", "each step of an OffsetReset or a ConsumerGroupPause, until it is done", "watching"),
+    _command(
+        "status", "OPTIONS", "show connections, runs, pauses and what waits for a person, on one screen", "overview"
+    ),
+    _command(
+        "ui",
+        "OPTIONS",
+        "show groups, resets and pauses live in a browser on this machine, with approve and undo",
+        "ui.command",
+    ),
+    _command(
+        "reset", "GROUP OPTIONS", "reset consumer groups by creating an OffsetReset in a Kubernetes cluster", "asking"
+    ),
+    _command("plan", "NAME", "show what an OffsetReset would read again and skip", "planning"),
+    _command("approve", "NAME", "approve the plan of an OffsetReset, so that it is applied", "approving"),
+    _command("watch", "NAME", "show each step of an OffsetReset or a ConsumerGroupPause, until it is done", "watching"),
     _command("cancel", "NAME", "end an OffsetReset that has not ended, and roll it back", "undoing"),
-    _command("undo", "NAME", "undo an OffsetReset by another one", "undoing"),
-    _command("pause", "GROUP OPTIONS", "pause consumer groups by a ConsumerGroupPause each", "pause_resources"),
+    _command("undo", "NAME", "undo an OffsetReset by creating another one", "undoing"),
+    _command(
+        "pause", "GROUP OPTIONS", "pause consumer groups by creating a ConsumerGroupPause for each", "pause_resources"
+    ),
     _command("resume", "NAME", "resume what a ConsumerGroupPause pauses", "pause_resources"),
-    _command("freeze", "CONNECTION OPTIONS", "nothing new begins through a KafkaConnection", "freezing"),
-    _command("thaw", "CONNECTION", "what waits because of that begins again", "freezing"),
-    _command("bundle", "OPTIONS", "a support archive, without credentials and records", "bundling"),
+    _command("freeze", "CONNECTION OPTIONS", "let nothing new begin through a KafkaConnection", "freezing"),
+    _command("thaw", "CONNECTION", "end a freeze, so that what waits because of it can begin", "freezing"),
+    _command("bundle", "OPTIONS", "write a support archive, without credentials or records", "bundling"),
     _command(
-        "backup list", "OPTIONS", "the backups of groups' offsets that OffsetBackups have taken", "backups", "list"
+        "backup list", "OPTIONS", "list the backups of groups' offsets that OffsetBackups have taken", "backups", "list"
     ),
     _command(
-        "backup take", "NAME", "take a backup by an OffsetBackup now, in addition to its schedule", "backups", "take"
+        "backup take", "NAME", "have an OffsetBackup take a backup now, in addition to its schedule", "backups", "take"
     ),
-    _command("backup show", "NAME OPTIONS", "one backup, or where a group stands in it", "backups", "show"),
-    _command("backup restore", "NAME GROUP", "restore a group from a backup by an OffsetReset", "restoring", "restore"),
+    _command("backup show", "NAME OPTIONS", "show one backup, or where a group stands in it", "backups", "show"),
+    _command(
+        "backup restore",
+        "NAME GROUP",
+        "restore a group from a backup by creating an OffsetReset",
+        "restoring",
+        "restore",
+    ),
     _command("mirror failover", "NAME", "end the copying of an OffsetMirror for good", "mirroring"),
-    _command("mirror failback", "NAME OPTIONS", "copy back what was written since that failover", "mirroring"),
-    _command("parity", "OPTIONS", "whether offsets of another cluster mean the same records here", "parity"),
-    _command("topics", "OPTIONS", "between which times the partitions of topics were created", "topics"),
+    _command("mirror failback", "NAME OPTIONS", "after a failover, copy back what was written since then", "mirroring"),
+    _command("parity", "OPTIONS", "check whether offsets of another cluster mean the same records here", "parity"),
+    _command("topics", "OPTIONS", "show between which times the partitions of topics were created", "topics"),
     # Before ``audit``, with which it begins.
-    _command("audit log", "OPTIONS", "who had which committed offsets changed, as lines of JSON", "auditing", "audit"),
+    _command(
+        "audit log", "OPTIONS", "print who changed which committed offsets, as lines of JSON", "auditing", "audit"
+    ),
     _command(
         "audit",
         "OPTIONS",
-        "what is about to go wrong with the groups of a cluster; it only looks",
+        "report what is about to go wrong with the groups of a cluster; it only looks",
         "cluster_audit",
         "cluster_audit",
     ),
-    _command("env", "POLICY", "what an OffsetResetPolicy's consumers have to find in their environment", "env"),
-    _command("acls", "CONNECTION", "the permissions that a KafkaConnection's principals need in Kafka", "acls"),
-    _command("completion", "SHELL", "the script that completes all this in bash, zsh or fish", "completing"),
+    _command("env", "POLICY", "print what an OffsetResetPolicy's consumers must find in their environment", "env"),
+    _command("acls", "CONNECTION", "print the permissions that a KafkaConnection's principals need in Kafka", "acls"),
+    _command(
+        "completion", "SHELL", "print the script that completes commands and options in bash, zsh or fish", "completing"
+    ),
 )
 """All but ``groups``, whose outputs and exit codes are those of Kafka's tool."""
 
@@ -88,10 +109,10 @@ _WIDTH: Final = 35
 
 def usage(commands: Sequence[Command] | None = None) -> str:
     """Of these commands; ``None``: of all."""
-    by_kafka = ("groups OPTIONS", "list, describe, pause, resume, release and reset consumer groups, by Kafka alone")
+    by_kafka = ("groups OPTIONS", "list, describe, pause, resume, release and reset consumer groups, with Kafka alone")
     lines = [(" ".join((*c.words, c.arguments)), c.about) for c in (COMMANDS if commands is None else commands)]
     if commands is None:
-        lines = [by_kafka, *lines, ("COMMAND --help", "its options"), ("--version", "")]
+        lines = [by_kafka, *lines, ("COMMAND --help", "show the options of a command"), ("--version", "")]
     told = [
         f"{'usage:' if not n else '      '} {f'tidegate {called}':<{_WIDTH}} {about}"
         for n, (called, about) in enumerate(lines)

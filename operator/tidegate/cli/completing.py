@@ -23,7 +23,7 @@ FILES: Final = 0
 NO_FILES: Final = 4
 """``ShellCompDirectiveNoFileComp``."""
 
-_GROUPS: Final = Command(("groups",), "OPTIONS", "consumer groups, by Kafka alone", "options", "groups")
+_GROUPS: Final = Command(("groups",), "OPTIONS", "consumer groups, with Kafka alone", "options", "groups")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +123,8 @@ def completion_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="tidegate completion",
         description="Print the script that completes tidegate's commands and options in a shell.",
-        epilog='In bash: source <(tidegate completion bash). For "kubectl tidegate", kubectl asks '
-        "kubectl_complete-tidegate, which is installed with it.",
+        epilog='In bash: source <(tidegate completion bash). For "kubectl tidegate", kubectl runs '
+        "kubectl_complete-tidegate, which is installed with tidegate.",
         allow_abbrev=False,
     )
     parser.add_argument("shell", choices=tuple(_SCRIPTS), help="the shell")

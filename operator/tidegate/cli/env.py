@@ -33,9 +33,12 @@ def env_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("policy", help="the policy's name")
-    add_kubernetes(parser, of="its namespace")
+    add_kubernetes(parser, of="of the policy")
     parser.add_argument(
-        "--filename", "-f", type=Path, help="read the policy, and its connection, from a YAML file; no cluster is asked"
+        "--filename",
+        "-f",
+        type=Path,
+        help="read the policy and its connection from a YAML file, without asking a cluster",
     )
     parser.add_argument(
         "--output",
@@ -48,7 +51,7 @@ def env_parser() -> argparse.ArgumentParser:
         "--format",
         type=str.lower,
         choices=[wanted.value.lower() for wanted in ConsumerFormat],
-        help="whose names the settings have (default: as the policy's spec.consumers.format says)",
+        help="in which format to print the settings (default: the policy's spec.consumers.format)",
     )
     return parser
 
@@ -71,7 +74,7 @@ def run_env(arguments: Sequence[str], screen: Screen) -> int:
     else:
         screen.show("".join(f"{name}={shlex.quote(value)}\n" for name, value in environment.items()))
     if named.spec.consumers is None:
-        screen.note("The policy has no spec.consumers: nothing injects this by itself.")
+        screen.note("The policy has no spec.consumers, so nothing injects these variables automatically.")
     return 0
 
 
@@ -83,8 +86,8 @@ def _named(policy: Object, connection: Object | None) -> NamedPolicy:
     spec = parse_spec(OffsetResetPolicySpec, policy)
     if spec.group is None:
         raise CommandFailed(
-            f"OffsetResetPolicy {name_of(policy)} is for many groups, and this is the environment of one group's "
-            "consumers: name a policy with spec.group"
+            f"OffsetResetPolicy {name_of(policy)} is for many groups, but this command prints the "
+            "environment of one group's consumers: name a policy with spec.group"
         )
     topics = _DEFAULT_TOPICS if connection is None else agent_topics(parse_spec(KafkaConnectionSpec, connection))
     return NamedPolicy(name_of(policy), spec, topics, ("", ""))
@@ -102,7 +105,7 @@ def _from_cluster(options: argparse.Namespace) -> tuple[Object, Object | None]:
         return policy, kube.get(CONNECTIONS, of, connection)
     except NotFound:
         raise CommandFailed(
-            f"the policy refers to KafkaConnection {connection}, which is not there in namespace {of}"
+            f"the policy refers to KafkaConnection {connection}, which does not exist in namespace {of}"
         ) from None
 
 

@@ -65,8 +65,8 @@ class FleetReview:
     def on_failure(self) -> str:
         """What becomes of the others when one group fails, as a sentence."""
         if self.all_or_none:
-            return "Each group is reset in its own transaction; should one fail, all are put back"
-        return "Each group is reset in its own transaction; one that fails leaves the others as planned"
+            return "Each group is reset in its own transaction; if one fails, all are rolled back"
+        return "Each group is reset in its own transaction; if one fails, the others are still reset as planned"
 
     @property
     def rollout(self) -> str | None:
@@ -74,7 +74,9 @@ class FleetReview:
         if not self.waves:
             return None
         pause = f", {format_duration(self.pause)} apart" if self.pause else ""
-        return f"It is rolled out in {max(self.waves):,} waves{pause}; once a group has failed, no other is begun"
+        return (
+            f"It is rolled out in {max(self.waves):,} waves{pause}; once a group has failed, no further group is begun"
+        )
 
 
 def fleet_review(namespace: str, name: str, run: Run, now: datetime) -> FleetReview:

@@ -51,14 +51,14 @@ class Step:
 
 def reset_step(body: Object) -> Step:
     if not has_readable_status(OffsetResetStatus, body):
-        return Step("its status was written by another version and can't be read")
+        return Step("its status was written by another version of Tidegate, and can't be read")
     status = read_status(OffsetResetStatus, body)
     said = find_condition(status.conditions, COMPLETE)
     line = f"{status.phase or ResetPhase.PENDING}: {said.message if said is not None else 'not begun'}"
     if has_ended(status.phase):
         return Step(line, done=status.phase is ResetPhase.SUCCEEDED)
     if is_true(status.conditions, STALLED):
-        return Step(line, refused="it begins once that is corrected, or delete it")
+        return Step(line, refused="correct that, and it begins; or delete it")
     return Step(line, rows=tuple(_reset_rows(status)))
 
 
@@ -77,7 +77,7 @@ def _reset_rows(status: OffsetResetStatus) -> Iterator[Row]:
 def pause_step(body: Object, *, resumed: bool = False) -> Step:
     """``resumed``: it is to be resumed and not to be paused."""
     if not has_readable_status(PauseStatus, body):
-        return Step("its status was written by another version and can't be read")
+        return Step("its status was written by another version of Tidegate, and can't be read")
     status = read_status(PauseStatus, body)
     phase = status.phase or PausePhase.PENDING
     said = find_condition(status.conditions, PAUSED)
@@ -90,7 +90,7 @@ def pause_step(body: Object, *, resumed: bool = False) -> Step:
     if not resumed and phase is PausePhase.RESUMED:
         return Step(line, done=False)
     if is_true(status.conditions, STALLED):
-        return Step(line, refused="it goes on once that is corrected, or delete it")
+        return Step(line, refused="correct that, and it continues; or delete it")
     return Step(line, rows=tuple(_pause_rows(status)))
 
 
@@ -124,7 +124,9 @@ def follow(
     """
     label = f"{kind.kind} {name_of(made)}"
     end = clock.monotonic() + timeout_s
-    interrupted = _going_on(f"{label} is not waited for any more; it goes on: {_watched_by(kind, made)}", screen)
+    interrupted = _going_on(
+        f"No longer waiting for {label}, which continues. To watch it: {_watched_by(kind, made)}", screen
+    )
     looks = _Looks(kube, kind, made, clock)
     with interrupted if goes_on else nullcontext(), shown(screen, os.environ) as progress:
         while True:
@@ -135,10 +137,10 @@ def follow(
                 if step.done is not None:
                     return step.done
                 if step.refused:
-                    raise CommandFailed(f"{label} is refused; {step.refused}")
+                    raise CommandFailed(f"{label} is refused, for the reason above: {step.refused}")
             if clock.monotonic() >= end:
-                more = f"; it goes on: {_watched_by(kind, made)}" if goes_on else ""
-                raise CommandFailed(f"{label} is not there in time{more}")
+                more = f"; it continues. To watch it: {_watched_by(kind, made)}" if goes_on else ""
+                raise CommandFailed(f"{label} was not done within --timeout{more}")
             clock.sleep(LOOK_S)
 
 
@@ -169,7 +171,7 @@ def follow_deletion(
     """Waits until it is gone; what it said last, if anything. Raises ``CommandFailed`` where it is not gone in time."""
     last: Step | None = None
     end = clock.monotonic() + timeout_s
-    told = f"{kind.kind} {name_of(made)} is not waited for any more; its deletion goes on, and stays asked for"
+    told = f"No longer waiting for {kind.kind} {name_of(made)} to be gone; its deletion was requested, and continues"
     looks = _Looks(kube, kind, made, clock)
     with _going_on(told, screen), shown(screen, os.environ) as progress:
         while True:
@@ -184,7 +186,8 @@ def follow_deletion(
                 progress.tell(last.line, last.rows)
             if clock.monotonic() >= end:
                 raise CommandFailed(
-                    f"{kind.kind} {name_of(made)} is not gone in time; its deletion goes on, and stays asked for"
+                    f"{kind.kind} {name_of(made)} was not gone within --timeout; its deletion was "
+                    "requested, and continues"
                 )
             clock.sleep(LOOK_S)
 
@@ -219,5 +222,5 @@ def _newest(looks: _Looks) -> Object | None:
     except NotFound:
         raise CommandFailed(f"{label} was deleted") from None
     if body is not None and uid_of(body) != uid_of(looks.made):
-        raise CommandFailed(f"{label} was deleted, and another one has its name")
+        raise CommandFailed(f"{label} was deleted, and another one now has its name")
     return body

@@ -24,12 +24,13 @@ _UNKNOWN: Final = "unknown"
 def freeze_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="tidegate freeze",
-        description="Have nothing new begin through a KafkaConnection: no reset, pause, mirror, restored offset or "
-        "new partition's start. What runs goes on to its end, and what is held stays held.",
+        description="Let nothing new begin through a KafkaConnection: no reset, pause or mirror, and no restored "
+        "offset or start of a new partition. What is running continues to its end, and what is held stays "
+        "held.",
         allow_abbrev=False,
     )
     _add_which(parser)
-    parser.add_argument("--reason", required=True, metavar="TEXT", help="for whoever waits for it")
+    parser.add_argument("--reason", required=True, metavar="TEXT", help="why, for whoever waits because of it")
     _add_rest(parser)
     return parser
 
@@ -37,7 +38,7 @@ def freeze_parser() -> argparse.ArgumentParser:
 def thaw_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="tidegate thaw",
-        description="Let what waits begin again through a KafkaConnection that is frozen.",
+        description="End the freeze of a KafkaConnection, so that what waits because of it can begin.",
         allow_abbrev=False,
     )
     _add_which(parser)
@@ -46,12 +47,12 @@ def thaw_parser() -> argparse.ArgumentParser:
 
 
 def _add_which(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("connection", nargs="?", metavar="NAME", help="of the KafkaConnection")
+    parser.add_argument("connection", nargs="?", metavar="NAME", help="the name of the KafkaConnection")
     parser.add_argument("--all", action="store_true", help="every KafkaConnection of the namespace, instead of NAME")
 
 
 def _add_rest(parser: argparse.ArgumentParser) -> None:
-    add_kubernetes(parser, of="its namespace")
+    add_kubernetes(parser, of="of the KafkaConnection")
     add_waiting(parser, "1m")
 
 
@@ -82,7 +83,9 @@ def _own_name(kube: KubeClient, screen: Screen) -> str:
     try:
         return kube.own_name()[:256] or _UNKNOWN
     except KubeFailure as failure:
-        screen.note(f"who freezes it is written down as {_UNKNOWN}: {visible(str(failure))}")
+        screen.note(
+            f"your user name is recorded as {_UNKNOWN}, because the API server did not tell it: {visible(str(failure))}"
+        )
         return _UNKNOWN
 
 
@@ -100,7 +103,7 @@ class _Way:
         freeze = _freeze_of(body)
         if self.command == "thaw":
             return "" if freeze is not None else "it is not frozen"
-        return f"it is frozen already{_by(freeze)}. tidegate thaw ends that" if freeze is not None else ""
+        return f"it is already frozen{_by(freeze)}. tidegate thaw ends that" if freeze is not None else ""
 
 
 def _freeze_of(body: Object) -> Mapping[str, Any] | None:
@@ -182,14 +185,16 @@ def _set(kube: KubeClient, body: Object, way: _Way, wish: dict[str, str] | None)
         except Conflict:
             body = kube.get(CONNECTIONS, namespace_of(body), name_of(body))
         if uid_of(body) != uid_of(first):
-            raise CommandFailed("it was deleted meanwhile, and another one has its name: look at that first")
+            raise CommandFailed("it was deleted meanwhile, and another one now has its name: look at that one first")
         freeze = _freeze_of(body)
         if freeze == wish:
             return body, ""  # by somebody else, or by us: the answer to a change may be lost
         if way.command == "thaw" and freeze is not None and freeze != _freeze_of(first):
             by = _by(freeze)
-            raise CommandFailed(f"somebody else has frozen it meanwhile{by}. Thaw it again if that is to end too")
-    raise CommandFailed("it changes all the time: try again")
+            raise CommandFailed(
+                f"somebody else has frozen it again meanwhile{by}. To end that freeze too, thaw it once more"
+            )
+    raise CommandFailed("it keeps changing: try again")
 
 
 def _wait(
@@ -220,7 +225,9 @@ def frozen_step(body: Object) -> Step:
     said = find_condition(read_status(ConnectionStatus, body).conditions, FROZEN)
     if said is not None and said.observed_generation == body["metadata"].get("generation"):
         return Step(f"Frozen: {said.message}", done=True)
-    return Step("the operator has not said so yet; one that starts later reads it before it begins anything")
+    return Step(
+        "the operator has not confirmed it yet; an operator that starts later reads it before it begins anything"
+    )
 
 
 def thawed_step(body: Object) -> Step:
@@ -233,5 +240,5 @@ def thawed_step(body: Object) -> Step:
     status = read_status(ConnectionStatus, body)
     is_seen = status.observed_generation == body["metadata"].get("generation")
     if is_seen and find_condition(status.conditions, FROZEN) is None:
-        return Step("what waited begins", done=True)
+        return Step("what was waiting begins", done=True)
     return Step("the operator has not looked at it yet")

@@ -39,7 +39,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             code = INTERRUPTED
         except UnicodeEncodeError as error:
             # Escapes would be other names to whoever reads them in a script.
-            screen.note(f"tidegate: standard output can't have {error.object[error.start]!a} in {error.encoding}")
+            screen.note(
+                f"tidegate: standard output can't have {error.object[error.start]!a}, because its encoding is "
+                f"{error.encoding}: use UTF-8"
+            )
             code = BAD_USAGE
         return arrived(screen, code)
 
@@ -102,7 +105,7 @@ def _groups(arguments: Sequence[str], screen: Screen) -> int:
         screen.note(groups_parser().format_usage().rstrip("\n"))
         return BAD_USAGE
     except KeyboardInterrupt:
-        screen.note("Interrupted; see --paused-partitions for what is held.")
+        screen.note("Interrupted; --paused-partitions shows what is held.")
         return INTERRUPTED
 
 

@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 def failover_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="tidegate mirror failover",
-        description="End the copying of an OffsetMirror for good, wait until nothing of it can arrive at the target "
-        "any more, and say what has arrived. It waits while the copies lack something.",
+        description="End the copying of an OffsetMirror for good, wait until nothing more of it can arrive at the "
+        "target, and say what has arrived. It waits as long as the copies lack records.",
         allow_abbrev=False,
     )
-    parser.add_argument("name", metavar="NAME", help="of the OffsetMirror")
+    parser.add_argument("name", metavar="NAME", help="the name of the OffsetMirror")
     parser.add_argument(
         "--accept-loss",
         action="store_true",
-        help="also where the copies lack records of the source, or the source does not answer",
+        help="fail over even if the copies lack records of the source, or the source does not answer",
     )
-    add_kubernetes(parser, of="its namespace")
+    add_kubernetes(parser, of="of the OffsetMirror")
     add_waiting(parser, "5m")
     return parser
 
@@ -79,7 +79,7 @@ def _asked_for(kube: KubeClient, options: argparse.Namespace) -> Object:
             return kube.change_spec(MIRRORS, body, {"failover": wanted})
         except Conflict:
             continue  # its status was written meanwhile
-    raise CommandFailed(f"OffsetMirror {options.name} changes all the time, and was not changed: try again")
+    raise CommandFailed(f"OffsetMirror {options.name} keeps changing, and the failover could not be set: try again")
 
 
 def failover_step(body: Object) -> Step:
@@ -90,7 +90,7 @@ def failover_step(body: Object) -> Step:
     from tidegate.resources.offset_mirror import OffsetMirrorStatus
 
     if not has_readable_status(OffsetMirrorStatus, body):
-        return Step("its status was written by another version and can't be read")
+        return Step("its status was written by another version of Tidegate, and can't be read")
     status = read_status(OffsetMirrorStatus, body)
     said = find_condition(status.conditions, READY)
     line = "not begun" if said is None else f"{said.reason}: {said.message}"
@@ -115,11 +115,11 @@ def failover_table(failover: MirrorFailover) -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = ["  ".join([*(c.ljust(w) for c, w in zip(row, widths, strict=False)), row[-1]]).rstrip() for row in rows]
     lines += [f"{topic.name}: {topic.message}" for topic in failover.topics if topic.message]
-    lines += [f"{t.name}: what was not copied is not known: {t.unknown}" for t in failover.topics if t.unknown]
+    lines += [f"{t.name}: it is not known what was not copied: {t.unknown}" for t in failover.topics if t.unknown]
     if not failover.source_answered:
-        lines.append("The source did not answer: what it has beyond these offsets is not known.")
+        lines.append("The source did not answer, so it is not known what it has beyond these offsets.")
     elif failover.not_copied is None:
-        lines.append("More than that may not have been copied: compare both clusters.")
+        lines.append("It is possible that more than that was not copied: compare both clusters.")
     return "".join(f"{visible(line)}\n" for line in lines)
 
 
@@ -129,13 +129,13 @@ def failover_table(failover: MirrorFailover) -> str:
 def failback_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="tidegate mirror failback",
-        description="Copy back what was written since an OffsetMirror has failed over, by another OffsetMirror in the "
-        "other direction.",
+        description="Copy back what was written after an OffsetMirror failed over, by creating another OffsetMirror "
+        "in the other direction.",
         allow_abbrev=False,
     )
-    parser.add_argument("failed_over", metavar="NAME", help="of the OffsetMirror that has failed over")
-    parser.add_argument("--name", required=True, metavar="NAME", help="of the OffsetMirror to create")
-    add_kubernetes(parser, of="of both")
+    parser.add_argument("failed_over", metavar="NAME", help="the name of the OffsetMirror that has failed over")
+    parser.add_argument("--name", required=True, metavar="NAME", help="the name of the OffsetMirror to create")
+    add_kubernetes(parser, of="of both OffsetMirrors")
     add_making(parser)
     return parser
 
@@ -144,14 +144,16 @@ def run_failback(arguments: Sequence[str], screen: Screen) -> int:
     """0 once it is created, or printed; 1 otherwise. Raises ``UsageError``."""
     options = failback_parser().parse_args(list(arguments))
     if options.name == options.failed_over:
-        raise UsageError("--name must be another one than that of the OffsetMirror that has failed over")
+        raise UsageError("--name must differ from the name of the OffsetMirror that has failed over")
 
     def act(kube: KubeClient) -> bool:
         from tidegate.kube.ports import MIRRORS
 
         body = found(kube, MIRRORS, options, options.failed_over)
         if not failover_step(body).done:
-            raise CommandFailed(f"OffsetMirror {options.failed_over} has not failed over: begin with that")
+            raise CommandFailed(
+                f"OffsetMirror {options.failed_over} has not failed over: run tidegate mirror failover first"
+            )
         asked = failback_of(options, body)
         if not printed(options, asked, screen):
             create(kube, MIRRORS, asked, options, screen)

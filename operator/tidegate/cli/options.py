@@ -115,56 +115,74 @@ class Options:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare them."""
-    _add_options_of_kafka(parser.add_argument_group("as kafka-consumer-groups"))
-    pause = parser.add_argument_group("as the pause KIP (KIP-1249)")
-    pause.add_argument("--pause", action="store_true", help="pause partitions, and wait until they stand still")
+    _add_options_of_kafka(parser.add_argument_group("options of kafka-consumer-groups"))
+    pause = parser.add_argument_group("options of the pause KIP (KIP-1249)")
+    pause.add_argument("--pause", action="store_true", help="pause partitions, and wait until they are paused")
     pause.add_argument("--resume", action="store_true", help="resume partitions that were paused by hand")
-    pause.add_argument("--paused-partitions", action="store_true", help="list paused partitions, and who pauses them")
-    _add_own_options(parser.add_argument_group("only here"))
+    pause.add_argument("--paused-partitions", action="store_true", help="list paused partitions, and who holds them")
+    _add_own_options(parser.add_argument_group("options of Tidegate only"))
 
 
 def _add_options_of_kafka(kafka: argparse._ArgumentGroup) -> None:
     kafka.add_argument("--bootstrap-server", metavar="HOST:PORT", help="the server(s) to connect to; required")
     kafka.add_argument(
-        "--command-config", type=Path, metavar="FILE", help="properties of the Java clients: security, timeouts"
+        "--command-config", type=Path, metavar="FILE", help="a properties file for Java clients: security, timeouts"
     )
-    kafka.add_argument("--group", action="append", default=[], metavar="GROUP", help="may be given several times")
+    kafka.add_argument(
+        "--group", action="append", default=[], metavar="GROUP", help="the id of a group; may be given several times"
+    )
     kafka.add_argument("--all-groups", action="store_true", help="apply to all consumer groups")
     kafka.add_argument(
-        "--topic", action="append", default=[], metavar="TOPIC[:0,1,2]", help="may be given several times"
+        "--topic",
+        action="append",
+        default=[],
+        metavar="TOPIC[:0,1,2]",
+        help="a topic, or some of its partitions; may be given several times",
     )
     kafka.add_argument("--all-topics", action="store_true", help="all topics that the group has offsets for")
     kafka.add_argument(
         "--timeout",
         metavar="MS",
-        help=f"how long a request may take ({DEFAULT_TIMEOUT_MS} ms); with --pause, how long to wait until the "
-        "partitions stand still (a little longer than --drain-timeout)",
+        help=f"how long a request may take (default: {DEFAULT_TIMEOUT_MS} ms); with --pause: how long to wait "
+        "until the partitions are paused (default: a little longer than --drain-timeout)",
     )
     kafka.add_argument("--list", action="store_true", help="list the groups")
     kafka.add_argument("--describe", action="store_true", help="describe groups")
-    kafka.add_argument("--offsets", action="store_true", help="with --describe: offsets and lag (the default)")
+    kafka.add_argument("--offsets", action="store_true", help="with --describe: offsets and lag (default)")
     kafka.add_argument("--members", action="store_true", help="with --describe: the members")
     kafka.add_argument(
-        "--state", nargs="?", const="", metavar="STATES", help="with --describe or --list: the state; may filter a list"
+        "--state",
+        nargs="?",
+        const="",
+        metavar="STATES",
+        help="with --describe: the state; with --list: a column for it, filtered if STATES are given",
     )
-    kafka.add_argument("--type", nargs="?", const="", metavar="TYPES", help="with --list: the type; may filter it")
+    kafka.add_argument(
+        "--type",
+        nargs="?",
+        const="",
+        metavar="TYPES",
+        help="with --list: a column for the type, filtered if TYPES are given",
+    )
     kafka.add_argument("--verbose", action="store_true", help="with --describe: more columns")
-    kafka.add_argument("--reset-offsets", action="store_true", help="reset offsets, of live groups as well")
+    kafka.add_argument("--reset-offsets", action="store_true", help="reset offsets, also of live groups")
     for scenario in Scenario:
         if scenario in _FLAGS:
             kafka.add_argument(f"--{scenario}", action="store_true")
         else:
             kafka.add_argument(f"--{scenario}", metavar="FILE" if scenario is Scenario.FROM_FILE else "VALUE")
-    kafka.add_argument("--dry-run", action="store_true", help="show only what would be done (the default)")
-    kafka.add_argument("--execute", action="store_true", help="reset, or release")
-    kafka.add_argument("--export", action="store_true", help="print the new offsets as CSV")
+    kafka.add_argument("--dry-run", action="store_true", help="only show what would be done (default)")
+    kafka.add_argument(
+        "--execute", action="store_true", help="with --reset-offsets: reset; with --release-all: release"
+    )
+    kafka.add_argument("--export", action="store_true", help="with --reset-offsets: print the new offsets as CSV")
 
 
 def _add_own_options(ours: argparse._ArgumentGroup) -> None:
     ours.add_argument(
         "--release-all",
         action="store_true",
-        help="list all that is held, whoever holds it, and with --execute release it",
+        help="list everything that is held, whoever holds it, and with --execute release it",
     )
     ours.add_argument(
         "--holder",
@@ -174,26 +192,39 @@ def _add_own_options(ours: argparse._ArgumentGroup) -> None:
         help="with --release-all: only what this holder holds; may be given several times",
     )
     ours.add_argument("--retention", action="store_true", help="with --describe: when the committed offsets expire")
-    ours.add_argument("--control-topic", metavar="TOPIC", help="where holds are written (__tidegate)")
     ours.add_argument(
-        "--ack-topic", metavar="TOPIC", help="where the agents' acks are read (the control topic's name and _acks)"
+        "--control-topic", metavar="TOPIC", help="the topic where holds are written (default: __tidegate)"
     )
-    ours.add_argument("--audit-topic", metavar="TOPIC", help="with --reset-offsets: record what is changed there")
+    ours.add_argument(
+        "--ack-topic",
+        metavar="TOPIC",
+        help="the topic where the agents' acks are read (default: the control topic's name followed by _acks)",
+    )
+    ours.add_argument("--audit-topic", metavar="TOPIC", help="with --reset-offsets: record each change in this topic")
     ours.add_argument(
         "--audit-required", action="store_true", help="with --audit-topic: change nothing that can't be recorded"
     )
-    ours.add_argument("--reason", default="", metavar="TEXT", help="with --pause: for whoever lists it")
     ours.add_argument(
-        "--drain-timeout", default="30s", metavar="DURATION", help="how long owners may take to finish (30s)"
+        "--reason", default="", metavar="TEXT", help="with --pause: why, for whoever lists the paused partitions"
     )
     ours.add_argument(
-        "--in-flight", default="0s", metavar="DURATION", help="with --execute: how long records stay in hand (0s)"
+        "--drain-timeout",
+        default="30s",
+        metavar="DURATION",
+        help="how long owners may take to finish the records that they were handed (default: 30s)",
+    )
+    ours.add_argument(
+        "--in-flight",
+        default="0s",
+        metavar="DURATION",
+        help="with --execute: how long an application without the agent may keep records before it commits "
+        "them (default: 0s)",
     )
     ours.add_argument(
         "--max-standstill",
         default="30s",
         metavar="DURATION",
-        help="with --execute: how long members may wait for one that does not rejoin (30s)",
+        help="with --execute: how long members may wait for one that does not rejoin (default: 30s)",
     )
 
 
@@ -201,7 +232,8 @@ def groups_parser(prog: str = "tidegate groups") -> argparse.ArgumentParser:
     """The parser of ``tidegate groups``; it raises ``UsageError``."""
     parser = Parser(
         prog,
-        description="Lists, describes, pauses, resumes and resets consumer groups, live ones as well.",
+        description="List, describe, pause, resume, release and reset consumer groups, including live ones, with "
+        "Kafka alone.",
     )
     add_options(parser)
     return parser

@@ -23,7 +23,8 @@ VERSION: Final = 1
 def status_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="tidegate status",
-        description="Show what waits for a person, resets, pauses, policies, backups and connections of a namespace.",
+        description="Show what waits for a person, and the resets, pauses, policies, backups and connections of a "
+        "namespace.",
         allow_abbrev=False,
     )
     add_kubernetes(parser, of="of the resources", all_namespaces=True)

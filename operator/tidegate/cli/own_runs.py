@@ -57,7 +57,9 @@ def alone(folder: Path, prefix: str, group: str) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise CommandFailed(f"another command resets group '{group}' at the moment") from None
+            raise CommandFailed(
+                f"another command is resetting group '{group}' at the moment: try again when it has ended"
+            ) from None
         except OSError as error:
             raise CommandFailed(f"cannot lock a file in {folder}: {error.strerror}") from error
         yield

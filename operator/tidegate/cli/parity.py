@@ -25,21 +25,42 @@ from tidegate.reset.model.request import Selection
 def parity_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="tidegate parity",
-        description="Compare topics of two clusters offset by offset, and say whether offsets may be carried over.",
+        description="Compare topics of two clusters offset by offset, and say whether offsets can be carried over.",
         allow_abbrev=False,
     )
-    parser.add_argument("--bootstrap-server", required=True, metavar="SERVERS", help="of the cluster to carry them to")
-    parser.add_argument("--command-config", type=Path, metavar="FILE", help="properties to connect with")
     parser.add_argument(
-        "--other-bootstrap-server", required=True, metavar="SERVERS", help="of the cluster that offsets come from"
+        "--bootstrap-server",
+        required=True,
+        metavar="SERVERS",
+        help="the server(s) of the cluster to which offsets are to be carried over",
     )
-    parser.add_argument("--other-command-config", type=Path, metavar="FILE", help="properties to connect with there")
+    parser.add_argument(
+        "--command-config", type=Path, metavar="FILE", help="a properties file for Java clients, to connect with"
+    )
+    parser.add_argument(
+        "--other-bootstrap-server",
+        required=True,
+        metavar="SERVERS",
+        help="the server(s) of the cluster that the offsets come from",
+    )
+    parser.add_argument(
+        "--other-command-config",
+        type=Path,
+        metavar="FILE",
+        help="a properties file for Java clients, to connect to that cluster with",
+    )
     parser.add_argument(
         "--topic", action="append", required=True, metavar="TOPIC[:0,1]", help="a topic; may be given several times"
     )
-    parser.add_argument("--alias", help="MirrorMaker 2's alias of the other cluster: topics here are ALIAS.TOPIC")
     parser.add_argument(
-        "--output", "-o", choices=("text", "json"), default="text", help="for a person (default), or for programs"
+        "--alias", help="MirrorMaker 2's alias of the other cluster, if topics are called ALIAS.TOPIC here"
+    )
+    parser.add_argument(
+        "--output",
+        "-o",
+        choices=("text", "json"),
+        default="text",
+        help="text for people (default), or json for programs",
     )
     return parser
 

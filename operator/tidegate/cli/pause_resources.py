@@ -35,30 +35,40 @@ if TYPE_CHECKING:
 def pause_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="tidegate pause",
-        description="Pause partitions of consumer groups by a ConsumerGroupPause each, and wait until they are paused.",
+        description="Pause partitions of consumer groups by creating a ConsumerGroupPause for each group, and wait "
+        "until they are paused.",
         allow_abbrev=False,
     )
     parser.add_argument("group", nargs="+", metavar="GROUP", help="the id of a consumer group")
     parser.add_argument("--connection", "-c", required=True, metavar="[NAMESPACE/]NAME", help="the KafkaConnection")
-    parser.add_argument("--name", metavar="NAME", help="of the pause; without it the API server chooses one")
+    parser.add_argument(
+        "--name", metavar="NAME", help="the name of the ConsumerGroupPause (default: one that the API server chooses)"
+    )
     parser.add_argument(
         "--topic",
         action="append",
         default=[],
         metavar="TOPIC[:0,1]",
-        help="may be given several times; without it, all that the group reads",
+        help="a topic, or some of its partitions; may be given several times (default: all that the group reads)",
     )
-    parser.add_argument("--reason", metavar="TEXT", help="for whoever finds the partitions paused")
-    parser.add_argument("--resume-after", metavar="DURATION", help="when they resume by themselves, such as 2h")
-    parser.add_argument("--drain-timeout", metavar="DURATION", help="how long owners may take to finish (30s)")
+    parser.add_argument("--reason", metavar="TEXT", help="why, for whoever finds the partitions paused")
+    parser.add_argument(
+        "--resume-after", metavar="DURATION", help="after how long the partitions resume automatically, such as 2h"
+    )
+    parser.add_argument(
+        "--drain-timeout",
+        metavar="DURATION",
+        help="how long owners may take to finish the records that they were handed (default: 30s)",
+    )
     parser.add_argument(
         "--workload",
         action="append",
         default=[],
         metavar="KIND/NAME",
-        help="of apps/v1: scale it to 0 where consumers run no agent; pauses the whole group",
+        help="a workload of apps/v1 to scale to 0 if consumers run no agent, which pauses the whole group; may "
+        "be given several times",
     )
-    add_kubernetes(parser, of="of the pause")
+    add_kubernetes(parser, of="of the ConsumerGroupPause")
     add_making(parser)
     add_waiting(parser, "2m")
     return parser
@@ -70,7 +80,7 @@ def run_pause(arguments: Sequence[str], screen: Screen) -> int:
     timeout_s = timeout_of(options)
     asked = [pause_of(options, group) for group in dict.fromkeys(options.group)]
     if options.name is not None and len(asked) > 1:
-        raise UsageError("--name is for one group")
+        raise UsageError("--name can be given for one group only: leave it out, or name one group")
     if options.output is not None:
         _check(asked)
         whole = {"apiVersion": "v1", "kind": "List", "items": asked} if len(asked) > 1 else asked[0]
@@ -151,12 +161,12 @@ def _workload(text: str) -> dict[str, str]:
 def resume_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="tidegate resume",
-        description="Resume what a ConsumerGroupPause pauses, by deleting it, and wait until it is resumed.",
+        description="Resume the partitions of a ConsumerGroupPause by deleting it, and wait until they are resumed.",
         allow_abbrev=False,
     )
-    parser.add_argument("name", nargs="+", metavar="NAME", help="of the ConsumerGroupPause")
+    parser.add_argument("name", nargs="+", metavar="NAME", help="the name of the ConsumerGroupPause")
     parser.add_argument("--keep", action="store_true", help="set spec.suspend instead of deleting it")
-    add_kubernetes(parser, of="its namespace")
+    add_kubernetes(parser, of="of the ConsumerGroupPause")
     add_waiting(parser, "2m")
     return parser
 
@@ -201,8 +211,8 @@ def _asked_to_resume(kube: KubeClient, body: Object, options: argparse.Namespace
         except Conflict:
             newest = found(kube, PAUSES, options, name_of(body))  # its status was written meanwhile
         if uid_of(newest) != uid_of(body):
-            raise CommandFailed("it was deleted meanwhile, and another one has its name: look at that first")
-    raise CommandFailed("it changes all the time, and is not suspended: try again")
+            raise CommandFailed("it was deleted meanwhile, and another one now has its name: look at that one first")
+    raise CommandFailed("it keeps changing, and was not suspended: try again")
 
 
 def _await_resumed(

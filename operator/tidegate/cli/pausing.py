@@ -49,11 +49,13 @@ def _pause_group(options: Options, group: Group, kafka: Kafka, pauses: Pauses, s
     group_id = group.group_id
     partitions = _partitions(options, group, kafka)
     if not partitions:
-        raise CommandFailed(f"Consumer group '{group_id}' has no offsets and no partition assigned: name the topics")
+        raise CommandFailed(
+            f"Consumer group '{group_id}' has no offsets and no partition assigned: name the topics with --topic"
+        )
     if group.state is GroupState.DEAD:
         screen.note(
-            f"Consumer group '{visible(group_id)}' does not exist; whoever joins it finds these partitions paused, if "
-            "it runs the agent."
+            f"Consumer group '{visible(group_id)}' does not exist. A member that joins it and runs the "
+            "agent will find these partitions paused."
         )
     outcomes: dict[TopicPartition, PartitionStanding | Exception] = {}
     pauses.pause(
@@ -111,7 +113,7 @@ def _held(options: Options, group_id: str, kafka: Kafka, pauses: Pauses) -> list
     known |= {p for topic in whole if topic in topics for p in topics[topic].all_partitions()}
     unknown = sorted(topic for topic in whole if topic not in topics and not any(p.topic == topic for p in by_hand))
     if unknown:
-        raise CommandFailed(f"no such topic, or no right to describe it: {', '.join(unknown)}")
+        raise CommandFailed(f"no such topic, or no permission to describe it: {', '.join(unknown)}")
     return sorted(named | known)
 
 

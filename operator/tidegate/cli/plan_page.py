@@ -98,13 +98,13 @@ def _notes(review: Review) -> Iterator[str]:
 
 def _reading() -> Iterator[str]:
     yield (
-        '<section><h2>How to read it</h2><ul class="soft">'
-        "<li>Records are counted as offsets: compacted records and transaction markers are counted with them. Where "
-        "records were read, their number is beside it.</li>"
-        "<li>Bytes are those of keys and values as consumers get them, before compression and without headers.</li>"
-        "<li>Different keys are counted by HyperLogLog, to within 2 %; where only some records were read, there may be "
+        '<section><h2>How to read this page</h2><ul class="soft">'
+        "<li>Records are counted as offsets: compacted records and transaction markers are counted with them. If the "
+        "records were read, their number is next to that count.</li>"
+        "<li>Bytes are the sizes of keys and values as consumers get them: uncompressed, and without headers.</li>"
+        "<li>Different keys are counted with HyperLogLog, to within 2 %; if only some records were read, there may be "
         "more.</li>"
-        "<li>Counts by the brokers’ time index are exact where timestamps only grow along a partition.</li>"
+        "<li>Counts by the brokers’ time index are exact if timestamps only grow along a partition.</li>"
         "<li>What the group reads between planning and applying changes what is read again, never a target.</li>"
         "</ul></section>"
     )

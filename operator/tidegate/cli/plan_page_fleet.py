@@ -51,7 +51,7 @@ def _groups(groups: Sequence[GroupPlan], waves: Sequence[int]) -> Iterator[str]:
     yield '<section><h2>Groups</h2><div class="scroll"><table><thead><tr><th scope="col">group</th>'
     for name in (*(("wave",) if waves else ()), "partitions", "move", "to an end of the log", "read again", "skipped"):
         yield f'<th class="n" scope="col">{name}</th>'
-    yield '<th scope="col">share of what moves</th><th scope="col">way</th></tr></thead><tbody>'
+    yield '<th scope="col">share of what moves</th><th scope="col">strategy</th></tr></thead><tbody>'
     most = max((g.records_replayed + g.records_skipped for g in groups), default=0)
     for n, g in enumerate(groups):
         counts = (*waves[n : n + 1], g.partitions, g.moved, g.clamped)

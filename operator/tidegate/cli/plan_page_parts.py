@@ -87,6 +87,7 @@ def approval(review: Review | FleetReview) -> Iterator[str]:
     if review.approval is not None:
         whole = "all partitions or none" if isinstance(review, Review) else "in each group all partitions or none"
         yield (
-            "<section><h2>Approving it</h2><p>Nothing has been changed. This lets the plan be applied exactly as it is "
-            f"here, {whole}:</p><pre>{escape(review.approval)}</pre></section>"
+            "<section><h2>How to approve it</h2><p>Nothing has been changed. This command lets the plan "
+            "be applied exactly as it is shown here, "
+            f"{whole}:</p><pre>{escape(review.approval)}</pre></section>"
         )

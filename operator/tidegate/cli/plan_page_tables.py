@@ -57,8 +57,8 @@ def _count(count: int | None) -> str | None:
 def partitions(partitions: Sequence[PartitionPlan]) -> Iterator[str]:
     yield "<section><h2>Partitions</h2>"
     yield (
-        '<p class="soft">Each bar is the partition’s log, from its first record to its end: ○ where the group is, '
-        "▼ where it goes, and between them what is read again or skipped.</p>"
+        '<p class="soft">Each bar is the log of one partition, from its first record to its end. ○ is '
+        "where the group is, ▼ where it goes; between them is what is read again or skipped.</p>"
     )
     yield '<div class="scroll"><table><thead><tr><th scope="col">partition</th><th scope="col">in its log</th>'
     for name in ("log start", "committed", "target", "log end", "read again", "skipped"):
@@ -67,7 +67,7 @@ def partitions(partitions: Sequence[PartitionPlan]) -> Iterator[str]:
     yield from map(_partition, partitions[:MAX_ROWS])
     yield "</tbody></table></div>"
     if len(partitions) > MAX_ROWS:
-        yield f'<p class="soft">and {len(partitions) - MAX_ROWS:,} partitions more, which move less.</p>'
+        yield f'<p class="soft">and {len(partitions) - MAX_ROWS:,} more partitions, which move less.</p>'
     yield "</section>"
 
 
@@ -124,9 +124,9 @@ def samples(review: Review) -> Iterator[str]:
     hidden = any(c is not None and c.text is None for s in review.samples for c in (s.key, s.value))
     if hidden:
         yield (
-            '<p class="soft">Contents are hidden: there are sizes, and digests that are alike for like contents within '
-            "this plan and tell nothing else (they are salted). "
-            "<code>spec.evidence.showValues: true</code> shows them.</p>"
+            '<p class="soft">Contents are hidden. Instead there are sizes and salted digests, which are '
+            "equal for equal contents within this plan, and tell nothing else. "
+            "<code>spec.evidence.showValues: true</code> shows the contents.</p>"
         )
     yield '<div class="scroll"><table><thead><tr><th scope="col">partition</th><th class="n" scope="col">offset</th>'
     yield '<th scope="col">side</th><th scope="col">time</th><th scope="col">key</th><th scope="col">value</th></tr>'
@@ -137,7 +137,7 @@ def samples(review: Review) -> Iterator[str]:
         # A line where the target is, between what is before it and what is read from it on.
         first = s.from_target and before == (name, False)
         before = (name, s.from_target)
-        side = "<b>target on</b>" if s.from_target else '<span class="soft">before it</span>'
+        side = "<b>from target</b>" if s.from_target else '<span class="soft">before it</span>'
         yield (
             f'<tr{" class=first" if first else ""}><td class="name">{foreign(visible(name))}</td>'
             f'<td class="n">{s.offset:,}</td><td class="nowrap">{side}</td>'

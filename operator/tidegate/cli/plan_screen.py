@@ -70,7 +70,10 @@ def _parts(review: Review) -> Iterator[RenderableType]:
     yield Text()
     yield _partitions(review.partitions)
     if len(review.partitions) > MAX_ROWS:
-        yield Text(f"and {len(review.partitions) - MAX_ROWS:,} partitions more: --html FILE and --output json", _FAINT)
+        yield Text(
+            f"and {len(review.partitions) - MAX_ROWS:,} more partitions: --html FILE and --output json show them",
+            _FAINT,
+        )
     if review.samples:
         yield Text()
         yield from _samples(review)
@@ -82,7 +85,7 @@ def _end(review: Review | FleetReview) -> Iterator[RenderableType]:
     if review.outcome is not None:
         yield Text(review.outcome)
     if review.approval is not None:
-        yield Text("Nothing has been changed. To let it be applied as it is here:")
+        yield Text("Nothing has been changed. To let the plan be applied exactly as it is shown here:")
 
 
 def _line(*parts: tuple[str, str]) -> Text:
@@ -201,14 +204,18 @@ def _fleet_parts(review: FleetReview) -> Iterator[RenderableType]:
     yield Text()
     yield _groups(review.planned, review.waves)
     if len(review.planned) > MAX_ROWS:
-        yield Text(f"and {len(review.planned) - MAX_ROWS:,} groups more: --html FILE and --output json", _FAINT)
+        yield Text(
+            f"and {len(review.planned) - MAX_ROWS:,} more groups: --html FILE and --output json show them", _FAINT
+        )
     if review.refused:
         yield Text()
         yield Text("Without a plan")
     for group in review.refused[:MAX_ROWS]:
         yield _line((f"  {group.group_id} ", "bold"), (f"{group.refused}: {group.message}", _WARN))
     if len(review.refused) > MAX_ROWS:
-        yield Text(f"and {len(review.refused) - MAX_ROWS:,} groups more: --html FILE and --output json", _FAINT)
+        yield Text(
+            f"and {len(review.refused) - MAX_ROWS:,} more groups: --html FILE and --output json show them", _FAINT
+        )
     yield from _end(review)
 
 
@@ -271,7 +278,7 @@ def _samples(review: Review) -> Iterator[RenderableType]:
     for name in ("partition", "offset", "", "time", "key", "value"):
         table.add_column(name, overflow="fold", justify="right" if name == "offset" else "left")
     for sample in review.samples:
-        side = Text("▶ target on" if sample.from_target else "  before it", "bold" if sample.from_target else _FAINT)
+        side = Text("▶ from target" if sample.from_target else "  before it", "bold" if sample.from_target else _FAINT)
         table.add_row(
             Text(visible(str(sample.topic_partition))),
             f"{sample.offset:,}",
@@ -283,8 +290,8 @@ def _samples(review: Review) -> Iterator[RenderableType]:
     yield table
     if any(part is not None and part.text is None for s in review.samples for part in (s.key, s.value)):
         yield Text(
-            "Contents are hidden: sizes, and salted digests that are alike for like contents. "
-            "spec.evidence.showValues shows them",
+            "Contents are hidden. Instead there are sizes and salted digests, which are equal for equal "
+            "contents. spec.evidence.showValues shows the contents",
             _FAINT,
         )
 

@@ -48,15 +48,17 @@ def plan_parser() -> argparse.ArgumentParser:
         description="Show what an OffsetReset would read again and skip.",
         allow_abbrev=False,
     )
+    parser.add_argument("name", help="the name of an OffsetReset, or of an OffsetResetPolicy to show its newest reset")
+    add_kubernetes(parser, of="of the resource")
+    parser.add_argument("--run", metavar="ID", help="for a policy: the reset with this id")
+    parser.add_argument("--group", metavar="GROUP", help="for a fleet: the plan of this one group")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write a self-contained HTML page instead of text")
     parser.add_argument(
-        "name", help="of the OffsetReset, or of the OffsetResetPolicy that it was created for, by its newest reset"
-    )
-    add_kubernetes(parser, of="its namespace")
-    parser.add_argument("--run", metavar="ID", help="of a policy: the reset with this id")
-    parser.add_argument("--group", metavar="GROUP", help="of a fleet: the plan of this one group")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write a self-contained page instead")
-    parser.add_argument(
-        "--output", "-o", choices=("text", "json"), default="text", help="for a person (default), or for programs"
+        "--output",
+        "-o",
+        choices=("text", "json"),
+        default="text",
+        help="text for people (default), or json for programs",
     )
     return parser
 
@@ -152,7 +154,7 @@ def stored_run(client: Any, namespace: str, reset: Object, group_id: str | None 
 
     missing = f"OffsetReset {name} has not begun, or its plan is no longer stored"
     if group_id is not None and patterns is None:
-        raise CommandFailed(f"--group: OffsetReset {name} is of one group, and not of a fleet")
+        raise CommandFailed(f"--group: OffsetReset {name} is for one group, not for a fleet: leave --group out")
     run = load(document, confines, _binding(reset), missing)
     if group_id is None:
         return run
@@ -178,13 +180,15 @@ def _found(kube: KubeClient, namespace: str, name: str, reset_id: str | None) ->
     newest = read_status(PolicyStatus, policy).reset
     wanted = f"{name}-{reset_id}" if reset_id is not None else newest.name if newest is not None else None
     if wanted is None:
-        raise CommandFailed(f"OffsetResetPolicy {name} has no OffsetReset: name one of kubectl get offsetresets")
+        raise CommandFailed(
+            f"OffsetResetPolicy {name} has no OffsetReset: name one that kubectl get offsetresets lists"
+        )
     try:
         return kube.get(RESETS, namespace, wanted)
     except NotFound:
         raise CommandFailed(
-            f"OffsetResetPolicy {name} has no OffsetReset {wanted} in namespace {namespace}: it was not created yet, "
-            "or was deleted"
+            f"OffsetResetPolicy {name} has no OffsetReset {wanted} in namespace {namespace}: it has not "
+            "been created yet, or was deleted"
         ) from None
 
 
@@ -199,6 +203,6 @@ def _binding(reset: Object) -> Check:
     if has_ended(status.phase) and said is not None:
         raise CommandFailed(f"OffsetReset {name_of(reset)} ended as {status.phase}, with no result: {said.message}")
     raise CommandFailed(
-        f"OffsetReset {name_of(reset)} has not begun, or its status keeps no digest of it: what its ConfigMap says "
-        "could not be checked"
+        f"OffsetReset {name_of(reset)} has not begun, or its status has no digest of its run, without "
+        "which the contents of its ConfigMap can't be checked"
     )

@@ -21,23 +21,33 @@ Named = tuple[str, str]
 def add_kubernetes(parser: argparse.ArgumentParser, *, of: str, all_namespaces: bool = False) -> None:
     """``of``: whose namespace it is."""
     kubernetes = parser.add_argument_group("Kubernetes")
-    kubernetes.add_argument("--namespace", "-n", metavar="NAMESPACE", help=f"{of}; absent, that of the kubeconfig")
+    kubernetes.add_argument(
+        "--namespace", "-n", metavar="NAMESPACE", help=f"the namespace {of} (default: that of the kubeconfig)"
+    )
     if all_namespaces:
-        kubernetes.add_argument("--all-namespaces", "-A", action="store_true", help="of all namespaces")
-    kubernetes.add_argument("--context", metavar="CONTEXT", help="of the kubeconfig; absent, its current one")
+        kubernetes.add_argument("--all-namespaces", "-A", action="store_true", help="all namespaces, instead of one")
+    kubernetes.add_argument(
+        "--context", metavar="CONTEXT", help="the context of the kubeconfig (default: its current one)"
+    )
 
 
 def add_kafka(parser: argparse.ArgumentParser) -> None:
     kafka = parser.add_argument_group("Kafka")
     kafka.add_argument("--bootstrap-server", metavar="HOST:PORT", help="the server(s) to connect to")
-    kafka.add_argument("--command-config", type=Path, metavar="FILE", help="properties to connect with")
-    kafka.add_argument("--control-topic", metavar="TOPIC", help="where holds are written")
-    kafka.add_argument("--ack-topic", metavar="TOPIC", help="where the agents' acks are read")
+    kafka.add_argument(
+        "--command-config", type=Path, metavar="FILE", help="a properties file for Java clients, to connect with"
+    )
+    kafka.add_argument("--control-topic", metavar="TOPIC", help="the topic where holds are written")
+    kafka.add_argument("--ack-topic", metavar="TOPIC", help="the topic where the agents' acks are read")
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--output", "-o", choices=("text", "json", "yaml"), default="text", help="for a person, or for programs"
+        "--output",
+        "-o",
+        choices=("text", "json", "yaml"),
+        default="text",
+        help="text for people (default), or json or yaml for programs",
     )
 
 

@@ -16,18 +16,18 @@ from tidegate.printable import visible
 from tidegate.reset.applying.gates import run_of
 
 PAUSES_COME_BACK: Final = (
-    "An operator that runs writes the holds of a ConsumerGroupPause that still exists again: delete or suspend the "
-    "pause instead."
+    "If a ConsumerGroupPause still exists, a running operator writes its holds again: delete or suspend "
+    "the pause instead."
 )
 RESETS_MAY_RUN: Final = (
-    "Where one of these resets is still under way, releasing its holds lets owners go on from their old position, and "
-    "what it commits is overwritten: make sure that none is."
+    "If one of these resets is still in progress, releasing its holds lets owners continue from their old "
+    "positions, and what the reset commits is overwritten: make sure that none is in progress."
 )
 
 REPLAYS_MAY_RUN: Final = (
-    "Once the limit of a replay is released, its group reads on beyond the end, from where it is and not from where it "
-    "was before. An operator that runs writes the limits of a replay that is still under way again: delete that "
-    "OffsetReset instead, which takes the group back."
+    "Once the limit of a replay is released, its group reads on past the end of the replay: from where it "
+    "is now, not from where it was before. If a replay is still in progress, a running operator writes "
+    "its limits again: delete its OffsetReset instead, which returns the group to where it was before."
 )
 
 
@@ -39,7 +39,7 @@ def release_all(options: Options, groups: Collection[str], control: ControlTopic
     held = {key: of for key, of in _all(control).items() if key.group in groups and _meant(options, key)}
     if not held:
         by = f" by {', '.join(map(visible, options.holders))}" if options.holders else ""
-        of = "" if options.all_groups else f" of {', '.join(map(visible, sorted(groups)))}"
+        of = "" if options.all_groups else f" in {', '.join(map(visible, sorted(groups)))}"
         screen.note(f"Nothing is held{of}{by}.")
         return 0
     screen.show(holds_table(held))
@@ -50,7 +50,7 @@ def release_all(options: Options, groups: Collection[str], control: ControlTopic
     if any(isinstance(key, LimitKey) for key in held):
         screen.note(REPLAYS_MAY_RUN)
     if not options.execute:
-        screen.note(f"{len(held)} hold(s) would be released; none was, as the --execute option is missing.")
+        screen.note(f"{len(held)} hold(s) would be released. None was, because the --execute option is missing.")
         return 0
     # Limits first: whoever is let go of goes on.
     control.release(sorted(held, key=lambda key: isinstance(key, HoldKey)))

@@ -162,7 +162,9 @@ class Resetting:
         if self.options.all_topics:
             gone = sorted(p for p in committed if not _exists(p, topics))
             if gone:
-                self.screen.note(f"Left out, the partitions are gone: {', '.join(map(str, gone))}")
+                self.screen.note(
+                    f"Left out, because these partitions do not exist any more: {', '.join(map(str, gone))}"
+                )
             return _by_topic(p for p in committed if _exists(p, topics))
         return _by_topic(named_partitions(self.options.topics, topics))
 
@@ -266,8 +268,8 @@ class Resetting:
         """Ends the run. Raises ``_Interrupted``, or ``KeyboardInterrupt`` where that is interrupted as well."""
         group = store.load().request.group_id
         later = (
-            "Its offsets are not rolled back, and its partitions may stay held, until the next reset of the group by "
-            "this user on this machine, with --execute, which begins with that"
+            "Its offsets are not rolled back, and its partitions may stay held. The next reset of the "
+            "group with --execute, by this user on this machine, begins with rolling them back"
         )
         self.screen.note("Interrupted: rolling the offsets back")
         try:
@@ -289,7 +291,7 @@ class Resetting:
             store = DirectoryRunStore(self.folder, file.stem, clock=self.clock)
             if store.load().result is None:
                 result = self._settle(self._recorded(store), "The process that ran it ended before it was done")
-                self.screen.note(f"An earlier reset that was cut off ({file.stem}): {result.message}")
+                self.screen.note(f"An earlier reset that was not finished ({file.stem}): {result.message}")
 
     def _settle(self, store: RunStore, message: str) -> RunResult:
         return job.settle(store, self.kafka, self.clock, reason=REASON, message=message)
@@ -314,7 +316,7 @@ def named_partitions(arguments: tuple[TopicArgument, ...], topics: Mapping[str, 
     partitions = [p for argument in arguments for p in argument.named()]
     unknown = sorted({a.topic for a in arguments if a.topic not in topics})
     if unknown:
-        raise CommandFailed(f"no such topic, or no right to describe it: {', '.join(unknown)}")
+        raise CommandFailed(f"no such topic, or no permission to describe it: {', '.join(unknown)}")
     missing = [str(p) for p in partitions if not _exists(p, topics)]
     if missing:
         raise CommandFailed(f'The partitions "{",".join(missing)}" do not exist')

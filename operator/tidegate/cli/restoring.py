@@ -28,22 +28,28 @@ if TYPE_CHECKING:
 def restore_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="tidegate backup restore",
-        description="Restore a group's offsets from a backup, by an OffsetReset, which the operator carries out.",
+        description="Restore a group's offsets from a backup by creating an OffsetReset, which the operator carries "
+        "out.",
         allow_abbrev=False,
     )
-    parser.add_argument("backup", metavar="NAME", help="of the OffsetBackup")
+    parser.add_argument("backup", metavar="NAME", help="the name of the OffsetBackup")
     parser.add_argument("group", metavar="GROUP", help="the id of the consumer group")
-    parser.add_argument("--at", metavar="TIME", help=f"{AT_HELP}; absent, the newest")
-    parser.add_argument("--name", metavar="NAME", help="of the OffsetReset; without it the API server chooses one")
+    parser.add_argument("--at", metavar="TIME", help=f"{AT_HELP} (default: the newest backup)")
+    parser.add_argument(
+        "--name", metavar="NAME", help="the name of the OffsetReset (default: one that the API server chooses)"
+    )
     parser.add_argument(
         "--topic",
         action="append",
         default=[],
         metavar="TOPIC[:0,1]",
-        help="may be given several times; without it, all that the backup has of the group",
+        help="a topic, or some of its partitions; may be given several times (default: all that the backup has "
+        "of the group)",
     )
-    parser.add_argument("--manual", action="store_true", help="ask in your name, and wait for an approval of the plan")
-    add_kubernetes(parser, of="of both")
+    parser.add_argument(
+        "--manual", action="store_true", help="request the restore in your name, and let its plan wait for an approval"
+    )
+    add_kubernetes(parser, of="of the OffsetBackup and of the OffsetReset")
     add_making(parser)
     add_waiting(parser, "15m")
     return parser
@@ -140,11 +146,14 @@ def show_group(kube: KubeClient, body: Object, options: argparse.Namespace, time
         made = created(kube, RESETS, asked)
     except KeyboardInterrupt:
         screen.note(
-            f"It may have been created all the same, as show-backup-… in namespace {options.namespace}. {_LEFT}"
+            f"The OffsetReset may have been created anyway, as show-backup-… in namespace {options.namespace}. {_LEFT}"
         )
         raise
     try:
-        screen.note(f"OffsetReset {namespace_of(made)}/{visible(name_of(made))} makes the plan, and is deleted again")
+        screen.note(
+            f"OffsetReset {namespace_of(made)}/{visible(name_of(made))} was created to make the plan, and is "
+            "deleted afterwards"
+        )
         # Not one that goes on: it is deleted next.
         if not follow(kube, RESETS, made, planned_step, SystemClock(), timeout_s, screen, goes_on=False):
             return False
@@ -155,7 +164,7 @@ def show_group(kube: KubeClient, body: Object, options: argparse.Namespace, time
     return True
 
 
-_LEFT: Final = "Delete it, and do not approve it: that would apply it"
+_LEFT: Final = "Delete it, and do not approve its plan: that would apply it"
 
 
 def _deleted(kube: KubeClient, made: Object, screen: Screen) -> None:
@@ -182,7 +191,7 @@ def planned_step(body: Object) -> Step:
     if not has_readable_status(OffsetResetStatus, body):
         return step
     if read_status(OffsetResetStatus, body).phase is ResetPhase.AWAITING_APPROVAL:
-        return Step("its plan is there", done=True)
+        return Step("its plan is made", done=True)
     # One that has ended before has no plan to look at, or changes nothing: its message says which.
     return step
 

@@ -165,10 +165,10 @@ def _evidence_notes(run: Run, now: datetime) -> tuple[str, ...]:
     if evidence is not None:
         return tuple(map(visible, evidence.notes))
     if asked.level is EvidenceLevel.NONE:
-        return ("Only what the plan itself counts: no evidence was asked for (spec.evidence)",)
+        return ("No evidence was asked for (spec.evidence), so there is only what the plan itself counts",)
     since = run.journal[-1].at if run.journal else now
     if now < since + asked.timeout + _LATE:
-        return (f"Evidence is being gathered since {time_text(since)}: look again in a moment",)
+        return (f"Evidence is being gathered, since {time_text(since)}: look again in a moment",)
     return ("There is no evidence: the job ended before it was gathered",)
 
 
@@ -186,7 +186,7 @@ def described(target: Target, made_at: datetime) -> str:
         case ByDuration(ago=ago):
             return f"{format_duration(ago)} before it was planned, {time_text(made_at - ago)}"
         case ShiftBy(records=records):
-            return f"{abs(records):,} records {'on' if records > 0 else 'back'}"
+            return f"{abs(records):,} records {'forward' if records > 0 else 'back'}"
         case FromFile(source=source):
             return f"the offsets in {source}"
         case FromGroup(group_id=group_id):
@@ -194,14 +194,14 @@ def described(target: Target, made_at: datetime) -> str:
         case FromCluster(group_id=group_id, connection=connection):
             return f"where group {group_id} stands on the cluster at {connection.bootstrap_servers}"
         case FromBackup(storage=storage, at=at):
-            by = f" made by {time_text(at)}" if at is not None else ""
+            by = f" taken by {time_text(at)}" if at is not None else ""
             return f"where the group stood in the newest backup{by} in {storage.uri}"
         case Undo(run_id=run_id):
             return f"where the group stood before run {run_id}"
         case ToRecord(where=where, since=since, until=until, after=after):
             bounds = [f"from {time_text(since)}"] if since is not None else []
             bounds += [f"until {time_text(until)}"] if until is not None else []
-            which = "behind the last record" if after else "the first record"
+            which = "after the last record" if after else "the first record"
             return " ".join([which, *bounds, "where", visible(where)])
         case _:
             assert_never(target)
@@ -265,7 +265,7 @@ def reading_text(amount: Amount) -> str | None:
     if amount.records is None:
         return None
     if amount.is_sampled:
-        return f"by {amount.looked_at:,} of {amount.offsets:,} offsets"
+        return f"estimated from {amount.looked_at:,} of {amount.offsets:,} offsets"
     gaps = amount.offsets - amount.records
     return f"{amount.records:,} records in {amount.offsets:,} offsets" if gaps else None
 
@@ -273,15 +273,15 @@ def reading_text(amount: Amount) -> str | None:
 def position_text(p: PartitionPlan) -> str:
     """What happens to one partition, as a sentence's end."""
     if p.end is not None:
-        then = "and then it returns" if p.returns else "and then it goes on from there"
-        at = "no commit so far" if p.committed is None else f"goes back from {p.committed:,}"
-        return f"{at} to {p.target:,} and is replayed up to {p.end:,}, {p.end - p.target:,} offsets, {then}"
+        then = "and then returns" if p.returns else "and then goes on from there"
+        at = "no commit so far, goes" if p.committed is None else f"goes back from {p.committed:,}"
+        return f"{at} to {p.target:,}, is replayed up to {p.end:,} ({p.end - p.target:,} offsets), {then}"
     if p.committed is None:
         return f"no commit so far, goes to {p.target:,}"
     if p.replayed:
         return f"goes back from {p.committed:,} to {p.target:,}, {p.replayed:,} read again"
     if p.skipped:
-        return f"goes on from {p.committed:,} to {p.target:,}, {p.skipped:,} skipped"
+        return f"goes forward from {p.committed:,} to {p.target:,}, {p.skipped:,} skipped"
     return f"stays at {p.target:,}"
 
 

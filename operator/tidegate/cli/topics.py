@@ -26,15 +26,23 @@ def topics_parser() -> argparse.ArgumentParser:
     """The parser of ``tidegate topics``; it raises ``UsageError``."""
     parser = Parser(
         prog="tidegate topics",
-        description="Describe topics: between which times each partition was created, by the brokers' clock.",
+        description="Describe topics: show between which times each partition was created, by the brokers' clock.",
         allow_abbrev=False,
     )
     parser.add_argument("--bootstrap-server", required=True, metavar="SERVERS", help="the server(s) to connect to")
-    parser.add_argument("--command-config", type=Path, metavar="FILE", help="properties to connect with")
-    parser.add_argument("--control-topic", metavar="TOPIC", help="where creation times are recorded (__tidegate)")
+    parser.add_argument(
+        "--command-config", type=Path, metavar="FILE", help="a properties file for Java clients, to connect with"
+    )
+    parser.add_argument(
+        "--control-topic", metavar="TOPIC", help="the topic where creation times are recorded (default: __tidegate)"
+    )
     parser.add_argument("--describe", action="store_true", required=True, help="describe topics")
     parser.add_argument(
-        "--topic", action="append", default=[], metavar="TOPIC", help="a topic; may be given several times (all)"
+        "--topic",
+        action="append",
+        default=[],
+        metavar="TOPIC",
+        help="a topic; may be given several times (default: all topics)",
     )
     return parser
 

@@ -21,16 +21,26 @@ if TYPE_CHECKING:
 def undo_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="tidegate undo",
-        description="Undo an OffsetReset by another one, which commits the offsets from just before it again.",
+        description="Undo an OffsetReset by creating another one, which again commits the offsets from just before "
+        "the first one.",
         allow_abbrev=False,
     )
-    parser.add_argument("reset", metavar="NAME", help="of the OffsetReset that is to be undone")
-    parser.add_argument("--name", metavar="NAME", help="of the new one; without it the API server chooses one")
-    parser.add_argument("--group", metavar="GROUP", help="its group, for one that was deleted; then also --connection")
+    parser.add_argument("reset", metavar="NAME", help="the name of the OffsetReset to undo")
     parser.add_argument(
-        "--connection", "-c", metavar="[NAMESPACE/]NAME", help="its KafkaConnection, for one that was deleted"
+        "--name", metavar="NAME", help="the name of the new OffsetReset (default: one that the API server chooses)"
     )
-    parser.add_argument("--manual", action="store_true", help="ask in your name, and wait for an approval of the plan")
+    parser.add_argument(
+        "--group", metavar="GROUP", help="the group of the OffsetReset to undo, if that was deleted; needs --connection"
+    )
+    parser.add_argument(
+        "--connection",
+        "-c",
+        metavar="[NAMESPACE/]NAME",
+        help="the KafkaConnection of the OffsetReset to undo, if that was deleted; needs --group",
+    )
+    parser.add_argument(
+        "--manual", action="store_true", help="request the undo in your name, and let its plan wait for an approval"
+    )
     add_kubernetes(parser, of="of the OffsetReset")
     add_making(parser)
     add_waiting(parser, "15m")
@@ -41,7 +51,7 @@ def run_undo(arguments: Sequence[str], screen: Screen) -> int:
     """0 once it has succeeded, or was only to be created or printed; 1 otherwise. Raises ``UsageError``."""
     options = undo_parser().parse_args(list(arguments))
     if (options.group is None) != (options.connection is None):
-        raise UsageError("--group and --connection need each other")
+        raise UsageError("--group and --connection need each other: give both, or neither")
     timeout_s = timeout_of(options)
 
     def act(kube: KubeClient) -> bool:
@@ -91,11 +101,11 @@ def undo_of(options: argparse.Namespace, undone: Object | None) -> dict[str, Any
 def cancel_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="tidegate cancel",
-        description="Delete an OffsetReset that has not ended: what it has changed is rolled back, then it is gone.",
+        description="Delete an OffsetReset that has not ended. What it has changed is rolled back before it is gone.",
         allow_abbrev=False,
     )
-    parser.add_argument("name", metavar="NAME", help="of the OffsetReset")
-    add_kubernetes(parser, of="its namespace")
+    parser.add_argument("name", metavar="NAME", help="the name of the OffsetReset")
+    add_kubernetes(parser, of="of the OffsetReset")
     add_waiting(parser, "5m")
     return parser
 
@@ -115,8 +125,8 @@ def run_cancel(arguments: Sequence[str], screen: Screen) -> int:
         asker = cancellable(body)
         if asker:
             screen.note(
-                f"OffsetResetPolicy {asker} has asked for it: remove spec.reset there, or give it another id, or it is "
-                "created again unless it has begun"
+                f"OffsetResetPolicy {asker} has asked for this reset. Remove spec.reset there, or give it "
+                "another id: otherwise the reset is created again, unless it has begun"
             )
         delete(kube, RESETS, body, cancellable)
         if options.no_wait:
@@ -126,7 +136,7 @@ def run_cancel(arguments: Sequence[str], screen: Screen) -> int:
         screen.show(f"offsetreset.tidegate.io/{options.name} deleted\n")
         if last is not None and last.done:
             raise CommandFailed(
-                f"it had succeeded before it could be rolled back, so its targets hold{_undone_by(body)}"
+                f"it had succeeded before it could be rolled back, so its targets stay committed{_undone_by(body)}"
             )
         return True
 

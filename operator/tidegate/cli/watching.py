@@ -22,9 +22,11 @@ def watch_parser() -> argparse.ArgumentParser:
         "partitions are paused.",
         allow_abbrev=False,
     )
-    parser.add_argument("name", metavar="NAME", help="of the OffsetReset or, if there is none, the ConsumerGroupPause")
-    add_kubernetes(parser, of="its namespace")
-    parser.add_argument("--timeout", default="24h", metavar="DURATION", help="how long to wait (24h)")
+    parser.add_argument(
+        "name", metavar="NAME", help="the name of the OffsetReset or, if there is none, of the ConsumerGroupPause"
+    )
+    add_kubernetes(parser, of="of the resource")
+    parser.add_argument("--timeout", default="24h", metavar="DURATION", help="how long to wait (default: 24h)")
     return parser
 
 

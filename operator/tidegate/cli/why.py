@@ -38,16 +38,22 @@ _PATIENCE_MS = "5000"
 _TO_BE_READ: Final = "kafka:9092"
 """Servers until the KafkaConnection's are known."""
 
-_NO_SERVERS: Final = "it was not asked: give --bootstrap-server, or --connection for the servers of a KafkaConnection"
-_UNREAD_SERVERS: Final = "it was not asked: its servers are in the KafkaConnection; give --bootstrap-server"
+_NO_SERVERS: Final = (
+    "not asked, because no servers are known: give --bootstrap-server, or --connection for the servers of "
+    "a KafkaConnection"
+)
+_UNREAD_SERVERS: Final = (
+    "not asked, because its servers are in the KafkaConnection, which was not read: give --bootstrap-server"
+)
 
 
 def why_parser() -> argparse.ArgumentParser:
     """The parser of ``tidegate why``; it raises ``UsageError``."""
     parser = Parser(
         prog="tidegate why",
-        description="Say in plain sentences who owns what of a consumer group, how far it has read, what is held by "
-        "whom, and what runs or waits. Changes nothing, and says what it could not see.",
+        description="Say in plain sentences who owns which partitions of a consumer group, how far the group has "
+        "read, what is held by whom, and what runs or waits. Changes nothing, and says what it could not "
+        "see.",
         allow_abbrev=False,
     )
     parser.add_argument("group", metavar="GROUP", help="the id of the consumer group")
@@ -55,7 +61,8 @@ def why_parser() -> argparse.ArgumentParser:
         "--connection",
         "-c",
         metavar="[NAMESPACE/]NAME",
-        help="the KafkaConnection: its servers and topics where they are not given, and only its cluster's resources",
+        help="a KafkaConnection: use its servers and topics unless others are given, and show only resources "
+        "of its cluster",
     )
     add_kafka(parser)
     add_kubernetes(parser, of="of the resources", all_namespaces=True)
@@ -68,7 +75,7 @@ def run_why(arguments: Sequence[str], screen: Screen) -> int:
     """0; 1 where neither Kafka nor Kubernetes was reached. Raises ``UsageError``."""
     options = why_parser().parse_args(list(arguments))
     if options.no_kubernetes and options.connection:
-        raise UsageError("--connection is read from Kubernetes: leave out one of it and --no-kubernetes")
+        raise UsageError("--connection is read from Kubernetes: leave out either --connection or --no-kubernetes")
     if options.no_kubernetes and not options.bootstrap_server:
         raise UsageError("--no-kubernetes needs --bootstrap-server")
 
@@ -155,15 +162,16 @@ class Look:
         from tidegate.kube.api import NoCluster
 
         if self.options.no_kubernetes:
-            unseen.append(Unseen("resources in Kubernetes", "--no-kubernetes: they were not asked for"))
+            unseen.append(Unseen("resources in Kubernetes", "not asked for, because of --no-kubernetes"))
             return None
         try:
             return kube_client(self.options, everywhere=self.options.all_namespaces)
         except NoCluster as failure:
             if self.options.connection is not None and self.options.bootstrap_server is None:
                 raise UsageError(
-                    f"--connection {self.options.connection} is read from Kubernetes, and {failure}. Point to the "
-                    "cluster (set KUBECONFIG or --context, or give --bootstrap-server to ask Kafka only)"
+                    f"--connection {self.options.connection} is read from Kubernetes, and {failure}. Point "
+                    "to the cluster with KUBECONFIG or --context, or give --bootstrap-server to ask Kafka "
+                    "only"
                 ) from failure
             unseen.append(Unseen("resources in Kubernetes", str(failure)))
             return None
@@ -210,7 +218,7 @@ class Look:
                 unseen.append(Unseen("Kafka", _NO_SERVERS if self.options.connection is None else _UNREAD_SERVERS))
                 return None
             if (spec.tls or spec.authentication) and self.options.command_config is None:
-                why = "the KafkaConnection needs TLS or credentials, which are not read: give --command-config"
+                why = "the KafkaConnection needs TLS or credentials, which are not read from it: give --command-config"
                 unseen.append(Unseen("Kafka", why))
                 return None
             servers = spec.bootstrap_servers

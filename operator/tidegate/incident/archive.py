@@ -54,7 +54,9 @@ class Archive:
         """``path``: names that are made safe. What is too long is cut, what is too much left out, as the index says."""
         name, raw = "/".join(map(safe_name, path)), text.encode(errors="backslashreplace")
         if len(raw) > MOST_BYTES_OF_ONE:
-            self.left_out(Unseen(name, f"the last {len(raw) - MOST_BYTES_OF_ONE} bytes of it: it is too long"))
+            self.left_out(
+                Unseen(name, f"it is too long, so its last {len(raw) - MOST_BYTES_OF_ONE} bytes were cut off")
+            )
             raw = raw[:MOST_BYTES_OF_ONE]
         if len(self._files) >= MOST_FILES or self._bytes + len(raw) > MOST_BYTES:
             self._too_much["/".join(map(safe_name, path[:-1]))] += 1

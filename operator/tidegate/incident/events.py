@@ -37,7 +37,9 @@ def newest_events(list_page: Callable[[str], Mapping[str, Any]], where: str, mos
         try:
             page = list_page(following)
         except KubeFailure as failure:
-            unseen.append(Unseen(f"Events in {where}" if not read else f"Events in {where} after {read}", str(failure)))
+            unseen.append(
+                Unseen(f"Events in {where}" if not read else f"Events in {where} after the first {read}", str(failure))
+            )
             break
         for event in page.get("items") or ():
             read += 1
@@ -45,7 +47,9 @@ def newest_events(list_page: Callable[[str], Mapping[str, Any]], where: str, mos
                 found[str(event["metadata"]["namespace"])].append(event)
         following = (page.get("metadata") or {}).get("continue") or ""
         if following and read >= MOST_READ:
-            unseen.append(Unseen(f"Events in {where} after {read}, in no order of time", "there are too many"))
+            unseen.append(
+                Unseen(f"Events in {where} after the first {read}, which are in no order of time", "there are too many")
+            )
         if not following or read >= MOST_READ:
             break
     kept = {namespace: list(_fitting(events, most_bytes)) for namespace, events in sorted(found.items())}

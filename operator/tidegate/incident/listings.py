@@ -103,7 +103,7 @@ class _Listings:
             found = self._kube.list(kind)
         except KubeUnavailable as failure:
             self._is_away = True
-            which = f"{kind.plural} and what was to be looked at next" if self._kinds else "all resources"
+            which = f"{kind.plural}, and what was to be listed after them," if self._kinds else "all resources"
             self._unseen.append(Unseen(f"{which} in Kubernetes", str(failure)))
         except KubeFailure as failure:
             self._unseen.append(Unseen(kind.plural, str(failure)))

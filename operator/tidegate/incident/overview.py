@@ -129,7 +129,7 @@ def _groups(group: str | None, groups: Sequence[str] | None) -> str:
 def _row(kind: str, common: Common, about: str, conditions: Conditions | None, condition: str, state: str = "") -> Row:
     """``conditions``: ``None`` where the status can't be read."""
     if conditions is None:
-        told = "its status was written by another version and can't be read"
+        told = "its status was written by another version of Tidegate, and can't be read"
         return Row(kind, common.namespace, common.name, about, "Unreadable", common.created_at, told, True)
     said = find_condition(conditions, condition)
     if said is None:

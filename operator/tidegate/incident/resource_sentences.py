@@ -36,7 +36,7 @@ from tidegate.resources.durations import format_duration
 from tidegate.resources.pause import PausePhase
 from tidegate.resources.reset import ApprovalMode, ResetPhase, has_ended
 
-_UNREADABLE: Final = "its status was written by another version and can't be read"
+_UNREADABLE: Final = "its status was written by another version of Tidegate, and can't be read"
 
 
 def has_reset_ended(reset: ResetSeen) -> bool:
@@ -54,19 +54,13 @@ def in_short_of_resources(kube: KubeSeen | None) -> Iterator[str]:
     waiting = [reset for reset in kube.resets if not has_reset_ended(reset)]
     for reset in waiting[:MOST_RESOURCES]:
         phase = reset.status.phase if reset.status is not None and reset.status.phase is not None else None
-        does = (
-            "waits for somebody's approval"
-            if awaits_person(reset)
-            else f"is {phase.value}"
-            if phase
-            else "has not begun"
-        )
+        does = "waits for an approval" if awaits_person(reset) else f"is {phase.value}" if phase else "has not begun"
         yield f"OffsetReset {visible(reset.common.label)} {does}."
     for connection in kube.connections.values():
         if connection.spec is not None and connection.spec.freeze is not None:
             yield f"KafkaConnection {visible(connection.common.label)} is frozen: nothing new begins through it."
     if kube.complete and not waiting:
-        yield f"No OffsetReset of the group is in progress or waits in {visible(kube.where)}."
+        yield f"No OffsetReset of the group is in progress or waiting in {visible(kube.where)}."
 
 
 def resources_told(kube: KubeSeen | None, now: datetime) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -86,7 +80,7 @@ def resources_told(kube: KubeSeen | None, now: datetime) -> Iterator[tuple[str, 
         many = counted(kube.of_others, "resource")
         yield (
             "Left out",
-            (f"{many} for a group of this name, whose KafkaConnection is another one, or to another cluster.",),
+            (f"{many} for a group of this name: the KafkaConnection is another one, or is to another cluster.",),
         )
 
 
@@ -94,7 +88,7 @@ def _beginning(common: Common, kind: str) -> Iterator[str]:
     if common.is_deleting:
         yield f"{kind} {visible(common.label)} is being deleted."
     if common.problem:
-        yield f"{kind} {visible(common.label)} can't be read by this version: {visible(common.problem)}"
+        yield f"{kind} {visible(common.label)} can't be read by this version of Tidegate: {visible(common.problem)}"
 
 
 def _said(conditions: Conditions, kind: str) -> str:
@@ -173,11 +167,11 @@ def pause_told(pause: PauseSeen, now: datetime) -> Iterator[str]:
     yield f"{name} is {phase.value}{method}{paused}. {_said(status.conditions, PAUSED)}"
     for unmanaged in status.unmanaged_members[:5]:
         who, host = unmanaged.client_id or unmanaged.member_id, unmanaged.host or "an unknown host"
-        yield f"  Without the agent: {visible(who)} on {visible(host)}."
+        yield f"  A consumer without the agent: {visible(who)} on {visible(host)}."
     if spec is not None and spec.suspend:
         yield "  It is suspended (spec.suspend): it pauses nothing."
     if status.resumes_at is not None and phase is not PausePhase.RESUMED:
-        yield f"  It resumes by itself at {time_text(status.resumes_at, now)}."
+        yield f"  It resumes automatically at {time_text(status.resumes_at, now)}."
 
 
 def policy_told(policy: PolicySeen, now: datetime) -> Iterator[str]:
@@ -189,7 +183,7 @@ def policy_told(policy: PolicySeen, now: datetime) -> Iterator[str]:
     keeps: list[str] = []
     if spec.discovery is not None and spec.discovery.interval:
         every, begin = format_duration(spec.discovery.interval), spec.discovery.new_partitions.value
-        keeps.append(f"looks for new partitions every {every}, which begin at {begin}")
+        keeps.append(f"looks every {every} for new partitions, which begin at {begin}")
     if spec.latest is not None and spec.latest.max_age is not None:
         keeps.append(f"starts partitions younger than {format_duration(spec.latest.max_age)} at their start")
     if spec.retention is not None:
@@ -198,7 +192,7 @@ def policy_told(policy: PolicySeen, now: datetime) -> Iterator[str]:
         keeps.append("looks for records that consumers do not get past")
     if spec.consumers is not None:
         keeps.append(f"injects its settings into pods ({spec.consumers.format.value})")
-    yield f"{name} {'; '.join(keeps) or 'asks for a reset only'}."
+    yield f"{name} {'; '.join(keeps) or 'only asks for a reset'}."
     if status is None:
         yield f"  {_UNREADABLE[:1].upper()}{_UNREADABLE[1:]}: whether it does so is unknown."
         return
@@ -211,8 +205,9 @@ def policy_told(policy: PolicySeen, now: datetime) -> Iterator[str]:
         for record in status.stuck_records.records:
             if record.skip is not None:
                 yield (
-                    f"  To look at what would skip {visible(record.topic)}-{record.partition}@{record.offset}: "
-                    f"tidegate plan {quote(visible(record.skip))} -n {quote(visible(common.namespace))}"
+                    "  To look at the reset that would skip "
+                    f"{visible(record.topic)}-{record.partition}@{record.offset}: tidegate plan "
+                    f"{quote(visible(record.skip))} -n {quote(visible(common.namespace))}"
                 )
     if status.retention is not None and status.retention.expires_at is not None:
         exact = "" if status.retention.exact else " at the earliest"
@@ -233,9 +228,12 @@ def connection_told(connection: ConnectionSeen) -> Iterator[str]:
     conditions: Conditions = status.conditions if status is not None else ()
     yield f"{name}: {_UNREADABLE if status is None else _ready(find_condition(conditions, READY))}"
     if spec is not None and spec.observe:
-        yield "  It only observes (spec.observe): nothing begins through it, and pauses pause nothing."
+        yield "  It only observes (spec.observe): nothing begins through it, and its pauses pause nothing."
     said = find_condition(conditions, FROZEN)
     if said is not None:
         yield f"  It is {visible(said.message)} through it; tidegate thaw {visible(common.name)} ends that."
     elif spec is not None and spec.freeze is not None:
-        yield f"  It is to be frozen (spec.freeze): {visible(spec.freeze.reason)}. The operator has not said so yet."
+        yield (
+            f"  It is to be frozen (spec.freeze): {visible(spec.freeze.reason)}. The operator has not "
+            "confirmed that yet."
+        )

@@ -42,7 +42,7 @@ def sections(seen: Seen, account: Account) -> tuple[Section, ...]:
         Section("The group", tuple(_state(seen, account))),
         Section("Who owns what", tuple(_owners(account))),
         Section("What is held", tuple(_held(seen, account))),
-        Section("Runs that take turns with the group", tuple(_claims(account, seen.at))),
+        Section("Runs that have the group or wait for it", tuple(_claims(account, seen.at))),
         *(Section(title, sentences) for title, sentences in resources_told(seen.kube, seen.at)),
         Section("Not seen", tuple(f"{visible(u.what)}: {visible(u.why)}" for u in seen.all_unseen)),
     )
@@ -61,12 +61,12 @@ def _in_short(seen: Seen, account: Account) -> Iterator[str]:
     yield from in_short_of_resources(seen.kube)
     if seen.all_unseen:
         unseen = counted(len(seen.all_unseen), "thing")
-        yield f"{unseen} could not be seen: what is said here is incomplete (see below)."
+        yield f"{unseen} could not be seen, so this account is incomplete (see below)."
 
 
 def _in_short_of_kafka(kafka: KafkaSeen, account: Account) -> Iterator[str]:
     if kafka.gates is None:
-        yield "Unknown whether any partition is held: the control topic could not be read."
+        yield "It is unknown whether any partition is held: the control topic could not be read."
     elif account.held:
         holders = {h.holder.name for p in account.held for h in p.holds}
         yield (
@@ -77,13 +77,17 @@ def _in_short_of_kafka(kafka: KafkaSeen, account: Account) -> Iterator[str]:
         yield "No partition is held."
     limited = sum(bool(p.limits) for p in account.partitions)
     if limited:
-        yield f"Of {counted(limited, 'partition')} nothing is delivered from some offset on, by a limit."
+        yield (
+            f"{counted(limited, 'partition')} {'has' if limited == 1 else 'have'} a limit: from some offset "
+            "on, nothing is delivered."
+        )
     group = account.group
     if group is None:
-        yield "Unknown whether the group has members."
+        yield "It is unknown whether the group has members."
     elif not group.members and group.type not in (GroupType.STREAMS, GroupType.SHARE):
         yield (
-            "Nobody reads as a member: the group has none. Consumers that assign partitions to themselves are not seen."
+            "The group has no members, so nobody reads as a member. Consumers that assign partitions to "
+            "themselves can't be seen."
         )
     elif group.state is not GroupState.STABLE and group.members:
         yield f"The group is not stable: its coordinator says {group.state.value}."
@@ -106,8 +110,8 @@ def _state(seen: Seen, account: Account) -> Iterator[str]:
     known = [p for p in account.partitions if p.lag is not None]
     if known:
         yield (
-            f"It has committed offsets of {counted(len(kafka.committed), 'partition')}; "
-            f"{counted(account.lag, 'record')} between them and the ends of the logs, counted in offsets."
+            f"It has committed offsets of {counted(len(kafka.committed), 'partition')}. Its lag, from them "
+            f"to the ends of the logs, is {counted(account.lag, 'record')}, counted in offsets."
         )
         worst = sorted((p for p in known if p.lag), key=lambda p: (-(p.lag or 0), p.partition))[:_MOST_LAGS]
         if worst:
@@ -123,7 +127,7 @@ def _described(group: Group, has_offsets: bool) -> Iterator[str]:
     elif group.state is GroupState.DEAD and not has_offsets:
         yield f"The brokers know no group {name}: it has neither members nor committed offsets."
     elif group.state is GroupState.DEAD:
-        yield f"Group {name} has committed offsets and has no members."
+        yield f"Group {name} has committed offsets, but no members."
     else:
         assignor = f", assignor {visible(group.assignor)}" if group.assignor else ""
         members = counted(len(group.members), "member")
@@ -153,11 +157,11 @@ def _odd_partitions(kafka: KafkaSeen, account: Account) -> Iterator[str]:
     if kafka.gone:
         yield f"{partitions_text(kafka.gone)} do not exist, or may not be described."
     if kafka.pending is None:
-        yield "Unknown whether a transaction is open that commits its offsets."
+        yield "It is unknown whether a transaction that commits its offsets is open."
     elif kafka.pending:
         yield (
-            f"A transaction is open that commits offsets of {partitions_text(kafka.pending)}: until it ends, consumers "
-            "that read stable offsets only (Java's) do not begin there."
+            f"A transaction that commits offsets of {partitions_text(kafka.pending)} is open. Until it "
+            "ends, consumers that read only stable offsets (Java's) do not begin there."
         )
 
 
@@ -168,7 +172,10 @@ def _owners(account: Account) -> Iterator[str]:
     for told in account.members[:_MOST_MEMBERS]:
         yield _member(told)
     if len(account.members) > _MOST_MEMBERS:
-        yield f"{counted(len(account.members) - _MOST_MEMBERS, 'member')} more: -o json has all."
+        yield (
+            f"There {'is' if len(account.members) - _MOST_MEMBERS == 1 else 'are'} "
+            f"{counted(len(account.members) - _MOST_MEMBERS, 'more member')}: -o json has all of them."
+        )
     group = account.group
     if group is None or not group.members or group.state.is_rebalancing:
         return
@@ -188,7 +195,7 @@ def _member(told: MemberTold) -> str:
     lags = [p.lag for p in told.partitions]
     lag = f"{counted(sum(n for n in lags if n is not None), 'record')} of lag"
     unknown = sum(n is None for n in lags)
-    lag = f"{lag}, unknown of {counted(unknown, 'partition')}" if unknown else lag
+    lag = f"{lag}, and an unknown lag of {counted(unknown, 'partition')}" if unknown else lag
     return (
         f"{member_text(told.member)} ({agent}) owns {partitions_text([p.partition for p in told.partitions])}: {lag}."
     )
@@ -205,7 +212,7 @@ def _held(seen: Seen, account: Account) -> Iterator[str]:
         return
     topic = quoted(kafka.control_topic)
     if not kafka.has_control_topics:
-        yield f"There is no control topic {topic} on this cluster, or it may not be read: no hold was seen."
+        yield f"There is no control topic {topic} on this cluster, or it may not be read, so no hold was seen."
         return
     alike: defaultdict[_Alike, list[PartitionTold]] = defaultdict(list)
     for p in account.held:
@@ -218,13 +225,15 @@ def _held(seen: Seen, account: Account) -> Iterator[str]:
         for limit in p.limits:
             why = f": {quoted(limit.reason)}" if limit.reason else ""
             yield (
-                f"{visible(str(p.partition))} is delivered only before offset {limit.offset}: a limit of "
-                f"{quoted(limit.holder)}{why}."
+                f"{visible(str(p.partition))} is delivered only before offset {limit.offset}, because of a "
+                f"limit of {quoted(limit.holder)}{why}."
             )
     if not account.held and not any(p.limits for p in account.partitions):
-        yield f"Nothing, by the control topic {topic}."
+        yield f"Nothing, according to the control topic {topic}."
     if kafka.unreadable:
-        yield f"{counted(kafka.unreadable, 'record')} of the control topics can't be read by this version."
+        yield (
+            f"{counted(kafka.unreadable, 'record')} of the control topics can't be read by this version of Tidegate."
+        )
 
 
 def _held_alike(partitions: list[PartitionTold], kube: KubeSeen | None, now: datetime) -> Iterator[str]:
@@ -243,21 +252,21 @@ def _obeyed(partitions: list[PartitionTold]) -> str:
     """Whether the holds do what they are for."""
     standing = partitions[0].standing
     if standing is None:
-        return "Unknown whether it is obeyed: the group could not be described."
+        return "It is unknown whether it is obeyed: the group could not be described."
     who = member_text(standing.owner) if standing.owner is not None else "a consumer that assigned it itself"
     match standing.flow:
         case Flow.CLOSED:
-            return f"Paused: {who} has acknowledged{_stopped_at(partitions)}."
+            return f"Paused: {who} has acknowledged it{_stopped_at(partitions)}."
         case Flow.CLOSING:
             return f"Not paused yet: {who} runs the agent and has not acknowledged this hold."
         case Flow.UNOWNED:
-            return "Paused, since nobody owns it: whoever gets it and runs the agent obeys."
+            return "Paused, because nobody owns it: a member that is assigned it and runs the agent will obey."
         case Flow.UNMANAGED:
             return (
                 f"NOT paused: {who} has acknowledged nothing. It runs no agent and reads on, or has only just joined."
             )
         case Flow.UNDECIDED:
-            return "Unknown whether it is obeyed: the group is rebalancing, which hides who owns it."
+            return "It is unknown whether it is obeyed: the group is rebalancing, which hides who owns it."
         case Flow.OPEN:
             return "Not held any more."
         case _:
@@ -274,7 +283,7 @@ def _stopped_at(partitions: list[PartitionTold]) -> str:
 def _remedy(hold: HoldTold) -> str:
     match hold.holder.kind:
         case HolderKind.PAUSE:
-            return "It resumes when that is deleted, suspended or over."
+            return "It resumes when that pause is deleted, is suspended or is over."
         case HolderKind.RESET | HolderKind.DISCOVERY:
             return "It is released when the run ends."
         case HolderKind.RESET_BY_HAND:
@@ -282,7 +291,7 @@ def _remedy(hold: HoldTold) -> str:
         case HolderKind.PAUSE_BY_HAND:
             return "`tidegate groups --resume` releases it."
         case HolderKind.PROGRAM:
-            return "That program releases it; `tidegate groups --release-all` does, too."
+            return "That program releases it, and so does `tidegate groups --release-all`."
         case _:
             assert_never(hold.holder.kind)
 
@@ -296,11 +305,11 @@ def _claims(account: Account, now: datetime) -> Iterator[str]:
         whose = f"run {quoted(claim.run)}" + (f" ({quoted(claim.reason)})" if claim.reason else "")
         heard = f"last heard of at {time_text(claim.renewed_at, now)}, by the brokers' clock"
         if claim.has_lapsed:
-            yield f"{whose} had the group or waited for it, and lapsed: {heard}."
+            yield f"{whose} had the group or waited for it, and its claim has expired: {heard}."
         elif has_it:
             has_it = False
             late = (
-                ". That is longer ago than its lease, by this machine's clock: it may have died"
+                ". By this machine's clock, that is longer ago than its lease: it may have died"
                 if now - claim.renewed_at > claim.lease
                 else ""
             )

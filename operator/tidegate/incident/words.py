@@ -83,9 +83,9 @@ def holder_text(holder: Holder, kube: KubeSeen | None) -> str:
             whose = whose or f"the OffsetResetPolicy with uid {visible(holder.uid)}{_not_found(kube)}"
             return f"the discovery of new partitions for {whose}"
         case HolderKind.RESET_BY_HAND:
-            return f"a reset by command (`tidegate groups --reset-offsets`, run {visible(holder.run)})"
+            return f"a reset from a command line (`tidegate groups --reset-offsets`, run {visible(holder.run)})"
         case HolderKind.PAUSE_BY_HAND:
-            return "a pause by command (`tidegate groups --pause`)"
+            return "a pause from a command line (`tidegate groups --pause`)"
         case HolderKind.PROGRAM:
             return f"a program that names itself {quoted(holder.name)}"
 

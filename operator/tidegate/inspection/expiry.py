@@ -33,7 +33,7 @@ def expiring(seen: GroupSeen, cluster: ClusterSeen, soon: timedelta) -> Iterator
         yield Finding(
             FindingKind.OFFSETS_EXPIRE,
             Severity.WARNING,
-            f"no members; {counted(len(committed), 'committed offset')}, and when they expire is not known",
+            f"no members; {counted(len(committed), 'committed offset')}, and it is not known when they expire",
             "By OffsetFetch and the group's description. The brokers' retention of offsets was not read",
             seen.group_id,
             shown(seen, committed),
@@ -77,15 +77,15 @@ def _exact(
         return
     first = min(due.values())
     is_soon = first <= _ms(now + soon)
-    ends_at = "is due for removal since" if first <= _ms(now) else "expires at"
+    ends_at = "has been due for removal since" if first <= _ms(now) else "expires at"
     what = f"{counted(len(due), 'committed offset')}, of which the first {ends_at} {_time(max(first, 0))}"
     partitions = tuple(replace(p, expires_ms=due[TopicPartition(p.topic, p.partition)]) for p in shown(seen, due))
     yield Finding(
         FindingKind.OFFSETS_EXPIRE,
         Severity.CRITICAL if is_soon else Severity.WARNING,
         f"no members; {what}",
-        f"Exact: commits and the time of the group's state in {OFFSETS_TOPIC}. The coordinator removes them within "
-        f"{_span(retention.check_interval_ms)} after that",
+        f"Exact, by the commits and the time of the group's state in {OFFSETS_TOPIC}. The coordinator "
+        f"removes them within {_span(retention.check_interval_ms)} after that",
         seen.group_id,
         partitions,
         len(due),
@@ -100,11 +100,12 @@ def _estimated(
     return Finding(
         FindingKind.OFFSETS_EXPIRE,
         Severity.WARNING,
-        f"no members; {counted(len(committed), 'committed offset')}, each of which expires at some time before "
-        f"{format_timestamp(last.replace(microsecond=0))}",
-        f"Estimated: nothing tells when they were committed, as {OFFSETS_TOPIC} {why}. The retention is "
-        f"{_span(retention.retention_ms)}, and begins again with members or, in groups that never had any, with a "
-        "commit. An offset with a retention of its own, as Tidegate gives it, lasts longer",
+        f"no members; {counted(len(committed), 'committed offset')}, each of which expires at some time "
+        f"before {format_timestamp(last.replace(microsecond=0))}",
+        f"Estimated: it is not known when they were committed, because {OFFSETS_TOPIC} {why}. The "
+        f"retention is {_span(retention.retention_ms)}. It begins again when the group gets members or, in "
+        "a group that never had any, with a commit. An offset with a retention of its own, as Tidegate "
+        "gives it, lasts longer",
         seen.group_id,
         shown(seen, committed),
         len(committed),
@@ -130,7 +131,9 @@ def unsubscribed(seen: GroupSeen, cluster: ClusterSeen) -> Iterator[Finding]:
         + (" and more" if len(names) > 5 else ""),
         "By OffsetFetch and the members' subscriptions"
         if is_told
-        else "By OffsetFetch and the members' assignments; they may subscribe to it and own nothing of it",
+        else (
+            "By OffsetFetch and the members' assignments; they may subscribe to a topic and own none of its partitions"
+        ),
         seen.group_id,
         shown(seen, left),
         len(left),
@@ -145,7 +148,7 @@ def _time(ms: int) -> str:
     try:
         return format_timestamp(datetime.fromtimestamp(ms // 1000, UTC))
     except (ValueError, OverflowError, OSError):
-        return "a time that no calendar has"
+        return "a time that can't be shown"
 
 
 def _span(ms: int) -> str:

@@ -30,7 +30,7 @@ class Severity(StrEnum):
 class Audience(StrEnum):
     ON_CALL = "whoever is on call"
     APPLICATION = "the team of the consumers"
-    PLATFORM = "who runs the brokers"
+    PLATFORM = "whoever runs the brokers"
 
 
 class FindingKind(StrEnum):
@@ -107,18 +107,19 @@ class Finding:
 ABOUT: Final[Mapping[FindingKind, About]] = {
     FindingKind.LOST_TO_RETENTION: About(
         "Committed offset before the start of the log",
-        "Records that the group had not committed as read were removed from the log. A consumer that starts there goes "
-        "on where auto.offset.reset says, at the end or at the start of the log",
+        "Records that the group had not committed as read were removed from the log. A consumer that "
+        "starts there continues where auto.offset.reset says, at the end or at the start of the log",
         Audience.ON_CALL,
-        "Decide where the group shall go on, and reset it there; raise the topic's retention if consumers may lag that "
-        "far again",
+        "Decide where the group is to continue, and reset it there; raise the topic's retention if "
+        "consumers may lag that far again",
         "OffsetReset",
         "how-to/reset-a-live-group.md",
     ),
     FindingKind.PAST_LOG_END: About(
         "Committed offset past the end of the log",
-        "The log is shorter than it was when the offset was committed: the topic was recreated, was truncated, or the "
-        "offset was set by hand. A consumer that starts there goes on where auto.offset.reset says",
+        "The log is shorter than it was when the offset was committed, because the topic was recreated or "
+        "truncated; or the offset was set by hand. A consumer that starts there continues where "
+        "auto.offset.reset says",
         Audience.ON_CALL,
         "Find out what happened to the topic, and reset the group to a record that is there",
         "OffsetReset",
@@ -126,33 +127,35 @@ ABOUT: Final[Mapping[FindingKind, About]] = {
     ),
     FindingKind.NO_PROGRESS: About(
         "Assigned partitions without progress",
-        "A member owns the partition, there are records to read, and nothing was committed. Its processing may be "
-        "stuck, for instance at a record that it can't process; or it commits less often than the two looks were apart",
+        "A member owns the partition, there are records to read, and nothing was committed. The member "
+        "may be stuck, for instance at a record that it can't process; or it commits so rarely that there "
+        "was no commit between the two looks",
         Audience.ON_CALL,
-        "Look at the log of the owner. Look again with a longer --watch if it commits rarely. A poison record can be "
-        "skipped while the other partitions go on",
+        "Look at the log of the owner. If it commits rarely, audit again with a longer --watch. A poison "
+        "record can be skipped while the other partitions go on",
         "ConsumerGroupPause, then OffsetReset",
         "how-to/skip-a-poison-record.md",
     ),
     FindingKind.NOT_OWNED: About(
         "Partitions that no member owns",
-        "The group has members and is stable, it reads other partitions of the topic, and nobody is assigned these. "
-        "Their records wait",
+        "The group has members, is stable, and reads other partitions of the topic, but no member is "
+        "assigned these. Their records wait",
         Audience.ON_CALL,
-        "Look for what withholds them: an assignor of the application's own, or consumers that take their partitions "
-        "by assign() under the same group id",
+        "Find out what keeps them from being assigned: an assignor of the application's own, or consumers "
+        "that take their partitions with assign() under the same group id",
     ),
     FindingKind.NOT_CONSUMED: About(
         "Groups without members whose topics grow",
-        "The group has committed offsets and no members, and records keep coming. They wait until consumers start, or "
-        "are removed by the topic's retention before that",
+        "The group has committed offsets but no members, and records keep coming. They wait until "
+        "consumers start, unless the topic's retention removes them before that",
         Audience.APPLICATION,
         "Start the consumers, or delete the group if nobody needs it any more",
     ),
     FindingKind.OFFSETS_EXPIRE: About(
         "Committed offsets that expire",
-        "Kafka removes the committed offsets of a group without members (KIP-211). Consumers that start after that "
-        "begin where auto.offset.reset says: they skip what was written meanwhile, or read everything again",
+        "Kafka removes the committed offsets of a group without members (KIP-211). Consumers that start "
+        "later begin where auto.offset.reset says: they skip what was written meanwhile, or read "
+        "everything again",
         Audience.APPLICATION,
         "Start the consumers before that, or keep the offsets",
         "OffsetResetPolicy with spec.retention.guard",
@@ -160,9 +163,9 @@ ABOUT: Final[Mapping[FindingKind, About]] = {
     ),
     FindingKind.WITHOUT_COMMIT: About(
         "Partitions without a committed offset",
-        "The group has committed offsets for other partitions of the topic, so these may have been added later. "
-        "Consumers with auto.offset.reset=latest skip all that is in them by the time they find them. The setting is "
-        "in the clients' configuration, which brokers don't see",
+        "The group has committed offsets for other partitions of the topic, so these may have been added "
+        "later. Consumers with auto.offset.reset=latest skip everything that is in these partitions when "
+        "they find them. The setting is in the clients' configuration, which brokers don't see",
         Audience.APPLICATION,
         "Check auto.offset.reset of the consumers. If it is latest, reset these partitions to their start, and let "
         "Tidegate commit the start of new partitions from now on",
@@ -171,21 +174,22 @@ ABOUT: Final[Mapping[FindingKind, About]] = {
     ),
     FindingKind.REBALANCING: About(
         "Groups in a rebalance at both looks",
-        "While members join, a classic group commits and reads little or nothing. Members that are slow, crash or are "
-        "scaled up and down keep it in that state",
+        "While members join, a classic group commits and reads little or nothing. Members that are slow, "
+        "that crash, or that are scaled up and down keep it in that state",
         Audience.ON_CALL,
         "Look at the members' logs; check max.poll.interval.ms and session.timeout.ms",
     ),
     FindingKind.UNSUBSCRIBED: About(
         "Committed offsets of topics that no member reads",
-        "The members do not subscribe to the topic any more. Its offsets expire, each when the brokers' retention has "
-        "passed since its last commit",
+        "The members do not subscribe to the topic any more. Each of its offsets expires when the "
+        "brokers' retention has passed since its last commit",
         Audience.APPLICATION,
-        "Nothing, if it was meant. A consumer that subscribes to it again later begins where auto.offset.reset says",
+        "Nothing, if that is intended. A consumer that subscribes to the topic again after that begins "
+        "where auto.offset.reset says",
     ),
     FindingKind.NOT_RESETTABLE_LIVE: About(
         "Groups that can be reset only when they are stopped",
-        "The brokers refuse offsets for such a group from outside while it has members",
+        "While such a group has members, the brokers refuse offsets for it from outside the group",
         Audience.PLATFORM,
         "Stop the consumers before a reset, or upgrade the brokers",
         "",
@@ -193,9 +197,9 @@ ABOUT: Final[Mapping[FindingKind, About]] = {
     ),
     FindingKind.NOT_RESETTABLE: About(
         "Groups that Tidegate cannot reset",
-        "The committed offsets are not all of the group's state, or its members are no consumers",
+        "The committed offsets are not all of the group's state, or its members are not consumers",
         Audience.APPLICATION,
-        "Know the tool before you need it",
+        "Find out which tool resets such a group before you need it",
         "",
         "explanation/live-reset.md",
     ),
@@ -210,14 +214,14 @@ ABOUT: Final[Mapping[FindingKind, About]] = {
     ),
     FindingKind.BROKERS_DIFFER: About(
         "Brokers that are configured differently",
-        "What happens to a group depends on the broker that coordinates it",
+        "What happens to a group depends on which broker coordinates it",
         Audience.PLATFORM,
         "Give all brokers the same settings",
     ),
     FindingKind.GROUP_FULL: About(
         "Groups that can take no more members",
-        "The group has as many members as group.max.size allows. No further consumer can join, nor can Tidegate where "
-        "the strategy Leading is needed",
+        "The group has as many members as group.max.size allows. No further consumer can join, and "
+        "neither can Tidegate if the strategy Leading is needed",
         Audience.PLATFORM,
         "Raise group.max.size, or run fewer consumers",
         "",
@@ -228,7 +232,7 @@ ABOUT: Final[Mapping[FindingKind, About]] = {
         "A reset ends with a transaction that commits offsets from outside the group. Not every release of Kafka "
         "accepts that for every kind of group",
         Audience.PLATFORM,
-        "See which releases accept it",
+        "Look up which releases accept it",
         "",
         "reference/brokers.md",
     ),

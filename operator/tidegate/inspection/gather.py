@@ -294,7 +294,7 @@ class Audit:
         if not listed:
             yield Unseen(
                 "any group",
-                "the brokers list none of these names that the principal may see, and do not tell of others",
+                "the brokers list no group with these names that the principal may see, and do not tell of others",
                 "Describe on group *",
             )
         for right in sorted({refusal.right for refusal in self._refused.values()}):
@@ -307,17 +307,18 @@ class Audit:
             some = ", ".join(sorted(self._hidden)[:5])
             yield Unseen(
                 f"{len(self._hidden):,} topics that groups read, such as {some}",
-                "the principal may not describe them, or they are internal: no offset of theirs was compared",
+                "the principal may not describe them, or they are internal, so none of their offsets was compared",
                 "Describe on the topics",
             )
         if self._headless:
             some = ", ".join(map(str, sorted(self._headless)[:5]))
-            yield Unseen(f"the logs of {len(self._headless):,} partitions, such as {some}", "no leader told their ends")
+            yield Unseen(
+                f"the logs of {len(self._headless):,} partitions, such as {some}", "no leader reported their ends"
+            )
         if self._without_log and not self._is_log_refused:
             yield Unseen(
                 f"exactly when the offsets of {self._without_log:,} more groups without members expire",
-                f"their logs were not read: --exact {self._asked.exact} is how many are read at most, in "
-                f"{LOGS_S:.0f} s",
+                f"their logs were not read: at most {self._asked.exact} (--exact) are read, within {LOGS_S:.0f} s",
             )
         if first is not None and first.left_out:
             yield Unseen(

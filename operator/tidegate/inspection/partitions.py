@@ -81,8 +81,8 @@ def _lost_to_retention(seen: GroupSeen, _: ClusterSeen) -> Iterator[Finding]:
         lost,
         f"{counted(len(lost), 'partition')}: {counted(sum(lost.values()), 'offset')} between the committed offsets and "
         f"the starts of the logs are gone{'' if is_read else '; no member owns these partitions'}",
-        f"By OffsetFetch and ListOffsets ({twice}). Compacted offsets count as well; whether a consumer had read them "
-        "without committing can't be seen",
+        f"By OffsetFetch and ListOffsets ({twice}). Compacted offsets are counted too; whether a consumer "
+        "had read the records without committing can't be seen",
     )
 
 
@@ -146,7 +146,7 @@ def _no_progress(seen: GroupSeen, _: ClusterSeen) -> Iterator[Finding]:
         also = (
             f"The same member committed on {counted(moved, 'other partition')} meanwhile"
             if moved
-            else "No partition of this member moved, so it may as well commit less often"
+            else "No partition of this member moved, so it is also possible that it commits less often"
         )
         yield _finding(
             seen,
@@ -154,9 +154,9 @@ def _no_progress(seen: GroupSeen, _: ClusterSeen) -> Iterator[Finding]:
             Severity.CRITICAL if moved else Severity.WARNING,
             stuck,
             f"{counted(len(stuck), 'partition')} of {member_text(member)}: nothing committed while "
-            f"{counted(sum(map(seen.grown, stuck)), 'record')} came, "
+            f"{counted(sum(map(seen.grown, stuck)), 'record')} arrived, "
             f"{counted(sum(standing[p] for p in stuck), 'record')} to read",
-            f"{_known_standing(seen)}; the owner as the coordinator told it at the second. {also}",
+            f"{_known_standing(seen)}; the owner is the one that the coordinator named at the second look. {also}",
         )
 
 
@@ -176,7 +176,8 @@ def _not_owned(seen: GroupSeen, _: ClusterSeen) -> Iterator[Finding]:
             without,
             f"{counted(len(without), 'partition')} without an owner, "
             f"{counted(sum(standing[p] for p in without), 'record')} to read",
-            f"{_known_standing(seen)}; the assignment as the coordinator told it at the second, in state Stable",
+            f"{_known_standing(seen)}; the assignment is the one that the coordinator reported at the "
+            "second look, in state Stable",
         )
 
 
@@ -188,10 +189,10 @@ def _not_consumed(seen: GroupSeen, _: ClusterSeen) -> Iterator[Finding]:
             FindingKind.NOT_CONSUMED,
             Severity.WARNING,
             standing,
-            f"no members; {counted(sum(map(seen.grown, standing)), 'record')} came in "
+            f"no members; {counted(sum(map(seen.grown, standing)), 'record')} arrived in "
             f"{counted(len(standing), 'partition')}, {counted(sum(standing.values()), 'record')} to read",
-            f"{_known_standing(seen)}; the coordinator told no members. A consumer that takes partitions by assign() "
-            "is none, and would be seen by its commits only",
+            f"{_known_standing(seen)}; the coordinator reported no members. A consumer that takes "
+            "partitions with assign() is not a member, and would be seen only by its commits",
         )
 
 
@@ -203,9 +204,9 @@ def _rebalancing(seen: GroupSeen, _: ClusterSeen) -> Iterator[Finding]:
     yield Finding(
         FindingKind.REBALANCING,
         Severity.WARNING,
-        f"{counted(len(group.members), 'member')}, state {seen.listed.state} and then {group.state}",
-        f"By ListGroups and, {seen.before.seconds:.0f} s later, DescribeGroups. Who owns what can't be seen meanwhile, "
-        "and it may have been stable in between",
+        f"{counted(len(group.members), 'member')}, state {seen.listed.state} at first and then {group.state}",
+        f"By ListGroups and, {seen.before.seconds:.0f} s later, DescribeGroups. During a rebalance it "
+        "can't be seen who owns what. The group may have been stable in between",
         seen.group_id,
     )
 
@@ -229,7 +230,8 @@ def _without_commit(seen: GroupSeen, cluster: ClusterSeen) -> Iterator[Finding]:
         return
     added = sum(p.partition > highest[p.topic] for p in without)
     numbers = (
-        "their numbers are above those of all partitions with a committed offset, as of partitions that were added"
+        "their numbers are above those of all partitions with a committed offset, as is the case for "
+        "partitions that were added"
     )
     others = f"numbers above those of all partitions with a committed offset: {added:,} of {len(without):,}"
     owned = len(seen.group.assigned & set(without)) if seen.group is not None else 0
@@ -243,7 +245,7 @@ def _without_commit(seen: GroupSeen, cluster: ClusterSeen) -> Iterator[Finding]:
         + f": {counted(sum(_waiting(seen, p) for p in without), 'record')} in the logs now",
         "By OffsetFetch, Metadata and ListOffsets; "
         + (numbers if added == len(without) else others)
-        + ". Where a consumer of such a partition has begun can't be seen",
+        + ". It can't be seen where a consumer of such a partition has begun",
     )
 
 

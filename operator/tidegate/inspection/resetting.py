@@ -21,7 +21,7 @@ _CONSUMERS: Final = ("", "consumer")
 """Protocol types of groups of consumers, and of those with offsets only."""
 
 _BY_DESCRIPTION: Final = (
-    "By the group's kind, protocol and assignor as its coordinator tells them, and by the brokers' versions"
+    "By the group's kind, protocol and assignor, as its coordinator reports them, and by the brokers' versions"
 )
 _BY_WHAT_IS_LEFT: Final = "By the metadata of its commits, and the names of topics"
 
@@ -52,7 +52,7 @@ def verdict(seen: GroupSeen, cluster: ClusterSeen) -> Verdict:
     """As a reset would judge that is asked for now."""
     group = _judged(seen)
     if group is None:
-        why = f"its members are no consumers, but of protocol {seen.listed.protocol_type}"
+        why = f"its members are not consumers: their protocol is {seen.listed.protocol_type}"
         return Verdict(seen.group_id, Possible.NO, None, why)
     refusal = unsupported(group)
     if refusal is not None:
@@ -98,7 +98,7 @@ def _strategy(group: Group, seen: GroupSeen) -> tuple[Way | None, str]:
     partitions = group.assigned | seen.committed.keys()
     versions = {member: said.version for member, said in seen.subscriptions.items()}
     if group.type is GroupType.CLASSIC and any(m.member_id not in versions for m in group.owners(partitions)):
-        return None, "what its members said as they joined was not read, and the strategy depends on it"
+        return None, "what its members sent when they joined was not read, and the strategy depends on it"
     choice = choose_way(Owners(group, partitions, versions))
     return choice.way, choice.because
 

@@ -102,7 +102,7 @@ def test_one_whose_answer_is_lost_may_be_there(kube: FakeKube, monkeypatch: pyte
 
     monkeypatch.setattr(kube, "make", lost)
 
-    with pytest.raises(CommandFailed, match=r"may have been created all the same.*kubectl get -n ns ora replay-"):
+    with pytest.raises(CommandFailed, match=r"may have been created anyway.*kubectl get -n ns ora replay-"):
         create(kube, "ns", SPEC)
 
 

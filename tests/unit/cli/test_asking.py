@@ -74,8 +74,8 @@ def test_options_become_a_spec(arguments: list[str], expected: dict[str, Any]) -
         (["g", "--to-earliest", "--name", "A"], "metadata.name"),
         (["g", "--undo", "a", "--name", "a"], "must name another OffsetReset"),
         (["g", "--to-earliest", "--topic", "a:x"], "Invalid partition"),
-        (["g", "--to-earliest", "--until-records", "x"], "--until-records takes N, not x"),
-        (["g", "--to-earliest", "--then", "Return"], "belong to --until"),
+        (["g", "--to-earliest", "--until-records", "x"], "--until-records takes a whole number as N, not x"),
+        (["g", "--to-earliest", "--then", "Return"], "need --until"),
         (["g", "h", "--to-earliest", "--until-records", "5"], "until is for one group"),
         (["g", "--to-earliest", "--until-records", "5", "--until-offset", "5"], "not allowed with"),
     ],
@@ -140,7 +140,7 @@ def test_one_that_fails_is_no_success(phase: str) -> None:
 def test_one_that_is_refused_or_takes_too_long_is_waited_for_no_longer() -> None:
     with pytest.raises(CommandFailed, match="is refused"):
         follow(saying("Pending", "no such group", Stalled="True"))
-    with pytest.raises(CommandFailed, match="is not there in time"):
+    with pytest.raises(CommandFailed, match="was not done within --timeout"):
         follow(saying("Planning", "it is planned"))
 
 
@@ -149,7 +149,7 @@ def test_another_one_of_the_same_name_is_not_taken_for_the_one_that_was_created(
     FakeKube.delete(kube, RESETS, "ns", "r", CREATED)
     FakeKube.create(kube, RESETS, "ns", "r", {}, CREATED)
 
-    with pytest.raises(CommandFailed, match="was deleted, and another one has its name"):
+    with pytest.raises(CommandFailed, match="was deleted, and another one now has its name"):
         following.follow(kube, RESETS, kube.made, reset_step, FakeClock(), 60, Screen(io.StringIO(), io.StringIO()))
 
 
@@ -170,7 +170,7 @@ class Silent:
 def test_what_may_have_been_created_is_not_called_a_failure_to_create() -> None:
     asked = {"metadata": {"namespace": "ns"}}
 
-    with pytest.raises(CommandFailed, match=r"may have been created all the same.*kubectl get -n ns offsetresets"):
+    with pytest.raises(CommandFailed, match=r"may have been created anyway.*kubectl get -n ns offsetresets"):
         created(Silent(), RESETS, asked)
     with pytest.raises(KubeUnavailable):
         created(Silent(), RESETS, asked, dry_run=True)

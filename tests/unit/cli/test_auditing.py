@@ -89,7 +89,7 @@ def test_since(text: str | None, at: datetime | None) -> None:
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2026-11-20T14:00:00", "-1d"])
 def test_a_time_that_is_none_is_refused_with_what_to_write(text: str) -> None:
-    with pytest.raises(UsageError, match="must be a time with its zone, such as"):
+    with pytest.raises(UsageError, match="must be a time with a zone, such as"):
         _since(text, NOW)
 
 

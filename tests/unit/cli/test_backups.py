@@ -88,7 +88,7 @@ def test_what_is_there_is_listed(kube: Cluster, capsys: pytest.CaptureFixture[st
         ["nightly", "2026-11-20T13:00:00Z", "2026-11-20T13:01:30Z", "2", "7", "0", "4096"],
         ["nightly", "2026-11-20T12:00:00Z", "2026-11-20T12:01:30Z", "2", "7", "1", "4096"],
     ]
-    assert told.err == "OffsetBackup other has taken none yet\n"
+    assert told.err == "OffsetBackup other has not taken a backup yet\n"
 
 
 @pytest.mark.parametrize("output", ["json", "yaml"])
@@ -105,7 +105,7 @@ def test_programs_get_a_groups_backups(kube: Cluster, output: str, capsys: pytes
 
 def test_a_group_that_nobody_backs_up_is_told(kube: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["backup", "list", "-n", "ns", "--group", "billing"]) == 0
-    assert capsys.readouterr() == ("", "there is no OffsetBackup that is to back up group billing in namespace ns\n")
+    assert capsys.readouterr() == ("", "there is no OffsetBackup that covers group billing in namespace ns\n")
 
 
 def test_of_an_earlier_operator_the_newest_is_known(kube: Cluster) -> None:
@@ -130,11 +130,11 @@ def test_one_is_due_after_the_newest_also_by_a_clock_that_is_behind(kube: Cluste
 @pytest.mark.parametrize(
     ("status", "step"),
     [
-        ({"next": "2026-11-20T14:00:00Z"}, Step("it is asked for")),
-        ({"launch": "n-7"}, Step("it is being taken")),
-        ({"last": backup(13)}, Step("it is asked for")),
+        ({"next": "2026-11-20T14:00:00Z"}, Step("the backup is asked for")),
+        ({"launch": "n-7"}, Step("the backup is being taken")),
+        ({"last": backup(13)}, Step("the backup is asked for")),
         ({"last": backup(14)}, Step("BackupTaken: m", done=True)),
-        ({"failures": 2, "launch": "n-7"}, Step("it is being taken")),
+        ({"failures": 2, "launch": "n-7"}, Step("the backup is being taken")),
         ({"failures": 3}, Step("BackupTaken: m", done=False)),
     ],
 )
@@ -195,7 +195,7 @@ def test_one_is_shown_as_a_restore_would_choose_it(
 
 def test_there_is_none_of_before_the_first(kube: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["backup", "show", "nightly", "-n", "ns", "--at", "2026-11-20T12:01:29Z"]) == 1
-    assert "says of no backup that it had taken by 2026-11-20T12:01:29Z" in capsys.readouterr().err
+    assert "lists no backup that was taken by 2026-11-20T12:01:29Z" in capsys.readouterr().err
     for wrong in ("yesterday", "2026-11-20T12:01:29"):
         assert main(["backup", "show", "nightly", "-n", "ns", "--at", wrong]) == 1
         assert "must be a time with a zone" in capsys.readouterr().err
@@ -205,7 +205,7 @@ def test_there_is_none_of_before_the_first(kube: Cluster, capsys: pytest.Capture
     ("status", "step"),
     [
         ({"phase": "Planning"}, Step("Planning: not begun")),
-        ({"phase": "AwaitingApproval"}, Step("its plan is there", done=True)),
+        ({"phase": "AwaitingApproval"}, Step("its plan is made", done=True)),
         ({"phase": "Failed"}, Step("Failed: not begun", done=False)),
     ],
 )
@@ -231,7 +231,7 @@ def test_a_plan_that_takes_too_long_does_not_go_on(kube: Cluster, capsys: pytest
     assert main(["backup", "show", "nightly", "--group", "payments", "-n", "ns", "--timeout", "1ms"]) == 1
 
     told = capsys.readouterr().err
-    assert "OffsetReset made is not there in time\n" in told
+    assert "OffsetReset made was not done within --timeout\n" in told
     assert "goes on" not in told
     assert kube.list(RESETS) == []
 
@@ -248,7 +248,7 @@ def test_a_reset_that_stays_is_told_not_to_be_approved(
     code = main(["backup", "show", "nightly", "--group", "payments", "-n", "ns", "--timeout", "1ms"])
 
     assert code == (130 if isinstance(failure, KeyboardInterrupt) else 1)
-    said = "OffsetReset ns/made may still be there. Delete it, and do not approve it: that would apply it"
+    said = "OffsetReset ns/made may still be there. Delete it, and do not approve its plan: that would apply it"
     assert said in capsys.readouterr().err
 
 
@@ -262,7 +262,7 @@ def test_a_reset_whose_creation_nobody_heard_of_may_be_there(
     monkeypatch.setattr(kube, "create", fails)
 
     assert main(["backup", "show", "nightly", "--group", "payments", "-n", "ns"]) in (1, 130)
-    assert "may have been created all the same" in capsys.readouterr().err
+    assert "may have been created anyway" in capsys.readouterr().err
 
 
 # --- restore ----------------------------------------------------------------------------------------------------------

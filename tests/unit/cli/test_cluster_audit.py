@@ -107,7 +107,7 @@ def test_the_page_says_whether_anything_was_changed() -> None:
     assert "Nothing was changed." in page(a_report())
     probed = Elements(page(replace(a_report(), probed=True))).text
     assert "Nothing was changed." not in probed
-    assert "it was tried with groups named tidegate.probe/…; nothing else changed." in probed
+    assert "was tried with groups named tidegate.probe/…; nothing else was changed." in probed
 
 
 def test_no_name_drives_the_terminal() -> None:
@@ -163,8 +163,8 @@ def test_many_findings_are_cut_and_counted_and_the_json_has_all(monkeypatch: pyt
 def test_nothing_found_is_said_with_what_was_not_seen() -> None:
     report = report_of(cluster(), {"payments": seen(group(member("c1", 0)), {0: 5}, ends={0: (0, 5)})})
     for text in (on_screen(report), Elements(page(report)).text):
-        assert "Nothing was found, as far as it was seen." in text
-        assert "no leader told their ends" in text
+        assert "Nothing was found in what could be seen." in text
+        assert "no leader reported their ends" in text
     assert not report.reaches(Severity.INFO)
 
 

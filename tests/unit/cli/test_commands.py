@@ -124,7 +124,7 @@ def test_a_run_that_was_cut_off_is_put_back_by_the_next(shell: Shell, monkeypatc
     code = shell(f"--group {GROUP} --topic orders:1 --reset-offsets --to-offset 50 --execute")
 
     assert code == 0, shell.out
-    assert "An earlier reset that was cut off" in shell.err
+    assert "An earlier reset that was not finished" in shell.err
     assert shell.kafka.committed(GROUP) == {ORDERS[0]: 10, ORDERS[1]: 50}
 
 
@@ -202,7 +202,7 @@ def test_a_rollback_that_can_not_be_made_is_said_to_be_left_to_the_next_reset(
 
     assert isinstance(screen.out, io.StringIO)
     assert isinstance(screen.err, io.StringIO)
-    assert "may stay held, until the next reset of the group by this user on this machine" in (
+    assert "may stay held. The next reset of the group with --execute, by this user on this machine" in (
         screen.out.getvalue() + screen.err.getvalue()
     )
     assert shell.kafka.committed("late")[ORDERS[0]] == 3
@@ -264,7 +264,7 @@ def test_two_resets_of_one_group_do_not_run_at_once(shell: Shell, monkeypatch: p
 
     assert shell(command) == 0
     assert codes == [1]
-    assert "another command resets group 'payments' at the moment" in second.out
+    assert "another command is resetting group 'payments' at the moment" in second.out
 
 
 def test_taken_over_by_another_writer_is_an_error(shell: Shell) -> None:
@@ -293,7 +293,7 @@ def test_all_topics_are_those_with_offsets(shell: Shell) -> None:
     assert shell(f"--group {GROUP} --all-topics --reset-offsets --to-latest --dry-run") == 0
 
     assert shell.rows == [[GROUP, "orders", "0", "100"], [GROUP, "orders", "1", "100"]]
-    assert "Left out, the partitions are gone: gone-0" in shell.err
+    assert "Left out, because these partitions do not exist any more: gone-0" in shell.err
 
 
 def test_an_export_is_what_from_file_reads(shell: Shell, tmp_path: Path) -> None:
@@ -326,7 +326,7 @@ def test_current_offsets_are_exported_as_they_are_also_outside_the_log(shell: Sh
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ("--topic nope --to-earliest", "no such topic, or no right to describe it: nope"),
+        ("--topic nope --to-earliest", "no such topic, or no permission to describe it: nope"),
         ("--topic orders:7,1,9 --to-earliest", 'The partitions "orders-7,orders-9" do not exist'),
         ("--topic orders --to-datetime yesterday", "failed due to Error parsing timestamp"),
         ("--topic orders --by-duration 6h", "failed due to Text cannot be parsed to a Duration"),
@@ -513,7 +513,7 @@ def test_a_partition_that_is_gone_can_be_resumed(owned: Shell) -> None:
 @pytest.mark.parametrize("scope", [f"--group {GROUP}", "--all-groups"])
 def test_no_hold_that_could_be_seen_is_not_said_to_be_none(shell: Shell, scope: str, action: str) -> None:
     """As where the KafkaConnection names another control topic, or it may not be described."""
-    said = "There is no control topic __tidegate on this cluster, or it may not be read: no hold was seen."
+    said = "There is no control topic __tidegate on this cluster, or it may not be read, so no hold was seen."
 
     assert shell(f"{scope} {action}") == 0
     assert said in shell.err
@@ -554,7 +554,7 @@ def test_what_would_be_released_is_listed_and_stays_held(left: Shell, option: st
         (str(n), holder, f"why {n}") for n, holder in enumerate(HOLDERS)
     ]
     assert "refunds" not in left.out
-    assert "none was, as the --execute option is missing" in left.err
+    assert "None was, because the --execute option is missing" in left.err
     assert _all_held(left) == before
 
 

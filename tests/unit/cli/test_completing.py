@@ -31,7 +31,7 @@ def test_commands_are_offered_first() -> None:
     assert {c.words[0] for c in COMMANDS} | {"groups", "--help", "--version"} == set(offered(""))
     assert offered("a") == ["acls", "approve", "audit"]
     assert offered("nonsense", "") == []
-    assert dict(offer(("audit",)).candidates)["audit"].startswith("what is about to go wrong")
+    assert dict(offer(("audit",)).candidates)["audit"].startswith("report what is about to go wrong")
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_the_protocol_is_cobras(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["__complete", "plan", "x", "--output", "j"]) == 0
 
     assert isinstance(screen.out, io.StringIO)
-    assert screen.out.getvalue() == "--output\tfor a person, or for programs\n:4\n"
+    assert screen.out.getvalue() == "--output\ttext for people (default), or json or yaml for programs\n:4\n"
     assert capsys.readouterr().out == "json\n:4\n"
 
 

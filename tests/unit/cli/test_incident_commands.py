@@ -111,7 +111,7 @@ def test_several_pauses_are_printed_as_a_list() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["g", "h", "-c", "prod", "--name", "p"], "--name is for one group"),
+        (["g", "h", "-c", "prod", "--name", "p"], "--name can be given for one group only"),
         (["g", "-c", "prod", "--workload", "w"], "must be KIND/NAME"),
         (["g", "-c", "prod", "--resume-after", "soon", "-o", "yaml"], "spec.resumeAfter"),
         (["g", "-c", "prod", "--timeout", "soon"], "--timeout soon"),
@@ -182,11 +182,11 @@ def test_a_pause_is_done_when_its_newest_generation_is_paused() -> None:
 
 def test_what_is_refused_deleted_or_too_late_is_said() -> None:
     refused = status("Pending", condition("Stalled", "True"), observedGeneration=1)
-    with pytest.raises(CommandFailed, match="is refused; it goes on once that is corrected"):
+    with pytest.raises(CommandFailed, match="is refused, for the reason above: correct that, and it continues"):
         followed(Story(PAUSES, PAUSE, refused), pause_step)
     with pytest.raises(CommandFailed, match="OffsetReset r was deleted"):
         followed(Story(RESETS, RESET, status("Planning"), {}), reset_step)
-    with pytest.raises(CommandFailed, match="is not there in time; it goes on: tidegate watch r -n ns"):
+    with pytest.raises(CommandFailed, match=r"--timeout; it continues\. To watch it: tidegate watch r -n ns"):
         followed(Story(RESETS, RESET, status("Planning")), reset_step)
 
 
@@ -197,7 +197,7 @@ def test_a_deletion_is_waited_for_until_it_is_gone_and_no_longer() -> None:
     assert last is not None
     assert last.line == "Applying: not begun"
     stays = Story(RESETS, RESET, status("Applying"))
-    with pytest.raises(CommandFailed, match="its deletion goes on, and stays asked for"):
+    with pytest.raises(CommandFailed, match="its deletion was requested, and continues"):
         follow_deletion(stays, RESETS, stays.made, reset_step, FakeClock(), 60, screen())
 
 
@@ -253,7 +253,7 @@ def test_who_stops_waiting_is_told_that_it_goes_on(kind: Kind, step: Any, how: s
         follow(kube, kind, kube.made, step, Interrupting(), 60, shown)
 
     assert isinstance(shown.err, io.StringIO)
-    assert f"{kind.kind} r is not waited for any more; it goes on: {how}" in shown.err.getvalue()
+    assert f"No longer waiting for {kind.kind} r, which continues. To watch it: {how}" in shown.err.getvalue()
 
 
 def test_who_stops_waiting_for_a_deletion_is_told_that_it_goes_on() -> None:
@@ -263,7 +263,7 @@ def test_who_stops_waiting_for_a_deletion_is_told_that_it_goes_on() -> None:
         follow_deletion(kube, RESETS, kube.made, reset_step, Interrupting(), 60, shown)
 
     assert isinstance(shown.err, io.StringIO)
-    assert "OffsetReset r is not waited for any more; its deletion goes on" in shown.err.getvalue()
+    assert "No longer waiting for OffsetReset r to be gone; its deletion was requested" in shown.err.getvalue()
 
 
 def test_who_interrupts_a_creation_is_told_that_it_may_be_there(
@@ -276,7 +276,7 @@ def test_who_interrupts_a_creation_is_told_that_it_may_be_there(
     monkeypatch.setattr("tidegate.cli.acting.kube_client", lambda _options: Slow())
 
     assert main(["pause", "g", "-c", "prod", "-n", "ns"]) == 130
-    assert "may have been created all the same: kubectl get -n ns consumergrouppauses" in capsys.readouterr().err
+    assert "may have been created anyway. To look: kubectl get -n ns consumergrouppauses" in capsys.readouterr().err
     assert main(["pause", "g", "-c", "prod", "-n", "ns", "--dry-run"]) == 130
     assert "may have been created" not in capsys.readouterr().err
 
@@ -311,7 +311,7 @@ def test_another_one_of_its_name_is_not_deleted() -> None:
     kube.delete(RESETS, "ns", "r", CREATED)
     kube.create(RESETS, "ns", "r", RESET, CREATED)
 
-    with pytest.raises(CommandFailed, match="another one has its name"):
+    with pytest.raises(CommandFailed, match="another one now has its name"):
         delete(kube, RESETS, body, cancellable)  # type: ignore[arg-type]
 
 
@@ -334,7 +334,7 @@ def test_one_that_had_succeeded_before_it_was_rolled_back_was_not_cancelled(
 
     told = capsys.readouterr()
     assert told.out == "offsetreset.tidegate.io/r deleted\n"
-    assert "it had succeeded before it could be rolled back, so its targets hold" in told.err
+    assert "it had succeeded before it could be rolled back, so its targets stay committed" in told.err
     assert "tidegate undo r --group 'the group' -c ns/prod undoes it" in told.err
 
 
@@ -440,7 +440,7 @@ def test_who_freezes_when_and_why_is_in_the_spec_until_it_is_thawed(
     assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", freeze["since"])
 
     assert main(["freeze", "prod", "-n", "ns", "--reason", "mine", "--no-wait"]) == 1
-    assert "it is frozen already, by alice@example.com: INC-4711. tidegate thaw ends" in capsys.readouterr().err
+    assert "it is already frozen, by alice@example.com: INC-4711. tidegate thaw ends" in capsys.readouterr().err
     assert main(["thaw", "prod", "-n", "ns", "--no-wait"]) == 0
     assert asked.get(CONNECTIONS, "ns", "prod")["spec"] == {"bootstrapServers": "k:1"}
     assert main(["thaw", "prod", "-n", "ns", "--no-wait"]) == 1
@@ -453,8 +453,8 @@ def test_who_freezes_with_the_operator_down_is_told_that_it_holds_all_the_same(
     assert main(["freeze", "prod", "-n", "ns", "--reason", "INC-4711", "--timeout", "1ms"]) == 1
 
     told = capsys.readouterr().err
-    assert "one that starts later reads it before it begins anything" in told
-    assert "it goes on: kubectl get kafkaconnection prod -n ns" in told
+    assert "an operator that starts later reads it before it begins anything" in told
+    assert "it continues. To watch it: kubectl get kafkaconnection prod -n ns" in told
     assert "freeze" in asked.get(CONNECTIONS, "ns", "prod")["spec"]
 
 
@@ -464,7 +464,7 @@ def test_a_freeze_waits_for_no_name(asked: Asked, capsys: pytest.CaptureFixture[
     assert main(["freeze", "prod", "-n", "ns", "--reason", "INC-4711", "--no-wait"]) == 0
 
     assert asked.get(CONNECTIONS, "ns", "prod")["spec"]["freeze"]["by"] == "unknown"
-    assert "who freezes it is written down as unknown: ask who I am: 404" in capsys.readouterr().err
+    assert "recorded as unknown, because the API server did not tell it: ask who I am: 404" in capsys.readouterr().err
 
 
 def test_a_connection_that_is_changed_at_the_same_time_is_frozen_all_the_same(asked: Asked) -> None:
@@ -495,8 +495,8 @@ OTHERS = {"bootstrapServers": "k:1", "freeze": {"by": "bob", "reason": "INC-2"}}
 @pytest.mark.parametrize(
     ("which", "status", "told"),
     [
-        (["prod"], 1, "tidegate freeze: it is frozen already, by bob: INC-2. tidegate thaw ends that"),
-        (["--all"], 0, "KafkaConnection prod: it is frozen already, by bob: INC-2. tidegate thaw ends that"),
+        (["prod"], 1, "tidegate freeze: it is already frozen, by bob: INC-2. tidegate thaw ends that"),
+        (["--all"], 0, "KafkaConnection prod: it is already frozen, by bob: INC-2. tidegate thaw ends that"),
     ],
 )
 def test_a_freeze_does_not_take_the_place_of_one_that_came_meanwhile(
@@ -521,7 +521,7 @@ def test_a_freeze_that_came_meanwhile_is_not_thawed_with_the_one_that_was_seen(
 
     assert asked.get(CONNECTIONS, "ns", "prod")["spec"] == OTHERS
     told = capsys.readouterr()
-    assert "somebody else has frozen it meanwhile, by bob: INC-2. Thaw it again if that is to end too" in told.err
+    assert "frozen it again meanwhile, by bob: INC-2. To end that freeze too, thaw it once more" in told.err
     assert "it was frozen" not in told.err
     assert told.out == ""
 
@@ -537,7 +537,7 @@ def test_a_connection_of_the_same_name_that_came_meanwhile_is_left_alone(
     assert main([*command, "prod", "-n", "ns", "--no-wait"]) == 1
 
     assert asked.get(CONNECTIONS, "ns", "prod")["spec"] == {"bootstrapServers": "k:9"}
-    assert "it was deleted meanwhile, and another one has its name" in capsys.readouterr().err
+    assert "it was deleted meanwhile, and another one now has its name" in capsys.readouterr().err
 
 
 def test_what_was_done_as_asked_meanwhile_is_no_failure(asked: Asked) -> None:
@@ -570,7 +570,7 @@ def test_all_of_a_namespace_are_frozen_and_thawed_by_one_command(
     assert main(["freeze", "--all", "-n", "ns", "--reason", "INC-4711", "--no-wait"]) == 0
     told = capsys.readouterr()
     assert told.out.splitlines() == [f"kafkaconnection.tidegate.io/{name} frozen" for name in ("cold", "prod")]
-    assert "KafkaConnection cold: it is frozen already, by alice@example.com: INC-1" in told.err
+    assert "KafkaConnection cold: it is already frozen, by alice@example.com: INC-1" in told.err
     reasons = {b["metadata"]["name"]: b["spec"]["freeze"]["reason"] for b in asked.list(CONNECTIONS)}
     assert reasons == {"cold": "INC-1", "prod": "INC-4711"}
 
@@ -594,7 +594,7 @@ def test_with_one_that_fails_the_others_are_frozen_and_the_command_fails(
     told = capsys.readouterr()
     assert told.out == "kafkaconnection.tidegate.io/prod frozen\n"
     assert "KafkaConnection cold: change KafkaConnection ns/cold: 403 forbidden" in told.err
-    assert "tidegate freeze: 1 of 2 KafkaConnection(s) could not be frozen, or not in time" in told.err
+    assert "tidegate freeze: 1 of 2 KafkaConnection(s) could not be frozen, or were not frozen in time" in told.err
 
 
 def test_each_that_the_operator_does_not_go_by_in_time_is_told_of(
@@ -606,7 +606,7 @@ def test_each_that_the_operator_does_not_go_by_in_time_is_told_of(
 
     told = capsys.readouterr().err
     for name in ("cold", "prod"):
-        assert f"KafkaConnection {name}: the operator has not said so yet" in told
+        assert f"KafkaConnection {name}: the operator has not confirmed it yet" in told
         assert f"kubectl get kafkaconnection {name} -n ns" in told
     assert "2 of 2 KafkaConnection(s)" in told
 
@@ -680,8 +680,8 @@ def test_a_pause_that_does_not_resume_keeps_no_other_from_it(three: Asked, capsy
 
     assert suspended(three) == ["one", "two", "three"]
     told = capsys.readouterr()
-    assert told.err.count("is not there in time") == 3
-    assert "tidegate resume: 3 of 3 ConsumerGroupPause(s) could not be resumed, or not in time" in told.err
+    assert told.err.count("was not done within --timeout") == 3
+    assert "tidegate resume: 3 of 3 ConsumerGroupPause(s) could not be resumed, or were not resumed in time" in told.err
     assert told.out == ""
 
 

@@ -52,7 +52,7 @@ def failover(phase: str) -> dict[str, Any]:
         (mirror(observedGeneration=1), Step("not begun")),
         (mirror(failover=failover("Fencing")), Step("CopiesLagging: m")),
         (mirror(failover=failover("Done")), Step("CopiesLagging: m", done=True)),
-        (mirror(newer=1), Step("its status was written by another version and can't be read")),
+        (mirror(newer=1), Step("its status was written by another version of Tidegate, and can't be read")),
     ],
 )
 def test_it_is_waited_until_nothing_can_come_late(body: dict[str, Any], step: Step) -> None:
@@ -98,7 +98,7 @@ def test_each_partition_is_told_with_what_it_lacks() -> None:
         "orders  0          8123          0",
         "orders  1          9             17",
         "t\\x1b: the copy was deleted at the target",
-        "The source did not answer: what it has beyond these offsets is not known.",
+        "The source did not answer, so it is not known what it has beyond these offsets.",
     ]
 
 
@@ -115,8 +115,8 @@ def test_what_a_status_says_of_partitions_that_it_does_not_name_is_not_known() -
         "orders  1          9             unknown",
         "orders  2          4             unknown",
         "t       0          1             unknown",
-        "t: what was not copied is not known: it was deleted",
-        "More than that may not have been copied: compare both clusters.",
+        "t: it is not known what was not copied: it was deleted",
+        "It is possible that more than that was not copied: compare both clusters.",
     ]
 
 

@@ -162,8 +162,8 @@ def test_hidden_contents_are_sizes_and_digests() -> None:
 @pytest.mark.parametrize(
     ("run", "said"),
     [
-        (a_run(settings=EvidenceSettings()), "no evidence was asked for"),
-        (replace(a_run(), journal=(replace(a_run().journal[-1], at=NOW),)), "is being gathered since"),
+        (a_run(settings=EvidenceSettings()), "No evidence was asked for"),
+        (replace(a_run(), journal=(replace(a_run().journal[-1], at=NOW),)), "is being gathered, since"),
         (a_run(), "the job ended before it was gathered"),
         (a_run(evidence=Evidence(NOW, notes=("Kafka did not answer",))), "Kafka did not answer"),
     ],
@@ -206,8 +206,8 @@ def test_many_partitions_are_cut_and_counted() -> None:
     rows = tuple(PartitionPlan("orders", n, "id", n, 0, 0, 5_000) for n in range(3_000))
     run = a_run(plan=Plan("r", "g", PLANNED, rows))
 
-    assert "and 2,960 partitions more" in on_screen(run)
-    assert "and 1,000 partitions more" in page(reviewed(run))
+    assert "and 2,960 more partitions" in on_screen(run)
+    assert "and 1,000 more partitions" in page(reviewed(run))
     assert len(page(reviewed(run))) < 4_000_000
 
 
@@ -265,7 +265,7 @@ def test_a_fleet_in_waves_is_shown_wave_by_wave() -> None:
 
     # Waves go by the groups' names; in each, whoever moves most is first.
     assert rows == [["payments-eu", "1"], ["payments-at", "1"], ["payments-us", "2"]]
-    said = "It is rolled out in 2 waves, 5m apart; once a group has failed, no other is begun"
+    said = "It is rolled out in 2 waves, 5m apart; once a group has failed, no further group is begun"
     assert said in out.getvalue()
     assert said in Elements(page(reviewed_fleet(run))).text
     assert as_json("default", run)["waves"] == [["payments-at", "payments-eu"], ["payments-us"]]

@@ -93,8 +93,8 @@ def test_a_history_as_it_should_be_is_well() -> None:
     assert judgement.well, judgement.findings
     told = [finding.sentence for finding in judgement.findings]
     assert told[0] == "nothing lost: each of 60 records produced was delivered"
-    assert told[1].startswith("nothing doubled but what was asked: 15 records")
-    assert "stood still for its consumers 3.5 s" in told[-1]
+    assert told[1].startswith("nothing doubled but what was asked for: 15 records")
+    assert "standstill for its consumers: 3.5 s" in told[-1]
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,9 @@ def test_a_history_as_it_should_be_is_well() -> None:
     [
         pytest.param(without(OTHER, 12), "1 of 60 records were never delivered", id="a record lost elsewhere"),
         pytest.param(without(ASKED, 25), "1 of 60 records were never delivered", id="a record lost after the reset"),
-        pytest.param(also(delivery(OTHER, 20, 20.5)), "records were read again that nobody asked for", id="doubled"),
+        pytest.param(
+            also(delivery(OTHER, 20, 20.5)), "records were read again although nobody had asked for that", id="doubled"
+        ),
         pytest.param(also(delivery(OTHER, 20, 20.5)), "outside the request were moved: t-1", id="moved elsewhere"),
         pytest.param(first_after_reset_left_out, "did not go on from their target", id="began after the target"),
         pytest.param(
@@ -112,7 +114,9 @@ def test_a_history_as_it_should_be_is_well() -> None:
         pytest.param(with_run(expected={OTHER: (5, 5)}), "partitions t-0 instead of t-1", id="wrong partitions"),
         pytest.param(with_run(phase="RolledBack", message="why"), "back: RolledBack: why", id="not succeeded"),
         pytest.param(
-            lambda h: replace(h, committed={ASKED: 29, OTHER: 30}), "not at the end in the end: t-0", id="behind"
+            lambda h: replace(h, committed={ASKED: 29, OTHER: 30}),
+            "has not committed the end of these partitions: t-0",
+            id="behind",
         ),
         pytest.param(lambda h: replace(h, processes_after={"c0": 8}), "consumers were restarted", id="another process"),
         pytest.param(

@@ -51,7 +51,7 @@ def _wrong(facts: PauseFacts, read: Reading) -> list[str]:
 def test_a_pause_that_holds_is_well() -> None:
     assert not _wrong(FACTS, _reading())
     stood = judge_pause(FACTS, _reading())[0].sentence
-    assert stood.startswith("partition 0 of fraud-watch, with a Java consumer, stood still at offset 100 for 9.5 s")
+    assert stood.startswith("partition 0 of fraud-watch, with a Java consumer, was paused at offset 100 for 9.5 s")
 
 
 @pytest.mark.parametrize("kind", [EventKind.ASSIGN, EventKind.REVOKE, EventKind.LOST])
@@ -74,7 +74,7 @@ def test_a_record_of_the_paused_partition_is_wrong() -> None:
 
 
 def test_others_that_stop_as_well_are_wrong() -> None:
-    assert "other partitions did not flow meanwhile: access-log-1" in _wrong(FACTS, _reading(others_until=169))
+    assert "other partitions stalled meanwhile: access-log-1" in _wrong(FACTS, _reading(others_until=169))
 
 
 def test_others_that_had_nothing_to_deliver_show_nothing() -> None:
@@ -99,4 +99,4 @@ def test_offsets_short_of_the_end_are_wrong() -> None:
     read = _reading()
 
     behind = replace(read, committed={**read.committed, OTHER: 249})
-    assert any("not at the end" in s for s in _wrong(FACTS, behind))
+    assert any("the end of these partitions was not committed" in s for s in _wrong(FACTS, behind))

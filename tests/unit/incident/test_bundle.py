@@ -169,7 +169,7 @@ def test_nothing_is_written_over(kube: FakeKube, tmp_path: Path, capsys: pytest.
     assert main(["bundle", "-n", "shop", "-o", str(path)]) == 1
 
     assert path.read_text() == "mine"
-    assert f"tidegate bundle: {path} exists already" in capsys.readouterr().err
+    assert f"tidegate bundle: {path} already exists" in capsys.readouterr().err
     assert kube.list(PAUSES) == []
 
 
@@ -265,7 +265,7 @@ def test_events_that_cannot_be_listed_to_their_end_are_there_as_far_as_they_were
 
     read_of = [json.loads(files[f"events/team-{number}.json"])["items"] for number in range(2)]
     assert [len(each) for each in read_of] == [100, 100]
-    assert "410" in missing["Events in all namespaces after 200"]
+    assert "410" in missing["Events in all namespaces after the first 200"]
 
 
 def test_more_events_than_are_read_are_said(
@@ -278,7 +278,7 @@ def test_more_events_than_are_read_are_said(
     files, missing = bundled(tmp_path, "-n", "shop")
 
     assert len(json.loads(files["events/shop.json"])["items"]) == 200
-    assert missing["Events in shop after 200, in no order of time"] == "there are too many"
+    assert missing["Events in shop after the first 200, which are in no order of time"] == "there are too many"
 
 
 def test_of_a_long_log_the_newest_lines_are_there(kube: FakeKube, core: Core, tmp_path: Path) -> None:

@@ -85,8 +85,10 @@ def test_a_group_without_members_and_holds(kafka: FakeKafka) -> None:
     text = said(by(kafka))
 
     assert "No partition is held." in text
-    assert "Nobody reads as a member: the group has none. Consumers that assign partitions to themselves are" in text
-    assert "It has committed offsets of 2 partitions; 170 records between them and the ends" in text
+    assert "The group has no members, so nobody reads as a member. Consumers that assign partitions to" in text
+    assert (
+        "It has committed offsets of 2 partitions. Its lag, from them to the ends of the logs, is 170 records" in text
+    )
     assert "orders-0 90 (committed 10, end 100)" in text
     assert "Not seen" not in text
 
@@ -123,7 +125,7 @@ def test_a_pause_that_is_obeyed_is_told_with_its_resource_reason_and_offset(kafk
     assert "1 partition of 3 is held, by 1 holder." in text
     assert re.search(r'orders 1: held by ConsumerGroupPause shop/poison since .+: "INC-1"\.', text)
     assert "  Paused: " in text
-    assert "has acknowledged, at offset " in text
+    assert "has acknowledged it, at offset " in text
 
 
 def test_an_owner_without_the_agent_is_told_to_read_on(kafka: FakeKafka) -> None:
@@ -133,7 +135,7 @@ def test_an_owner_without_the_agent_is_told_to_read_on(kafka: FakeKafka) -> None
 
     text = said(by(kafka))
 
-    assert "orders 0: held by a pause by command" in text
+    assert "orders 0: held by a pause from a command line" in text
     assert "  NOT paused: " in text
     assert "It runs no agent and reads on, or has only just joined." in text
 
@@ -184,7 +186,7 @@ def test_a_member_that_has_acknowledged_nothing_is_not_said_to_run_the_agent(kaf
 
     assert "(has acknowledged nothing: it runs no agent, or has only just joined) owns orders 0-2" in said(by(kafka))
     assert "(unknown whether it runs the agent) owns orders 0-2" in said(without_acks)
-    assert "Unknown whether any partition is held" in said(without_acks)
+    assert "It is unknown whether any partition is held" in said(without_acks)
 
 
 def test_limits_and_turns_are_told(kafka: FakeKafka) -> None:
@@ -197,8 +199,8 @@ def test_limits_and_turns_are_told(kafka: FakeKafka) -> None:
 
     text = said(seen)
 
-    assert 'orders-2 is delivered only before offset 40: a limit of "replay": "until noon".' in text
-    assert "Nothing, by the control topic" not in text
+    assert 'orders-2 is delivered only before offset 40, because of a limit of "replay": "until noon".' in text
+    assert "Nothing, according to the control topic" not in text
     assert 'run "first" ("replay of May") has the group' in text
     assert "it may have died" in text
     assert 'run "second" ("replay of May") waits for its turn' in text
@@ -210,11 +212,11 @@ def test_what_kafka_refuses_is_said_to_be_unknown_and_the_rest_is_told(kafka: Fa
 
     text = said(by(kafka))
 
-    assert "Unknown whether the group has members." in text
+    assert "It is unknown whether the group has members." in text
     assert "Its committed offsets are unknown." in text
     assert "No partition is held." in text
     assert "the committed offsets: describe group payments" in text
-    assert "2 things could not be seen: what is said here is incomplete" in text
+    assert "2 things could not be seen, so this account is incomplete" in text
 
 
 def test_brokers_that_are_away_are_asked_once(kafka: FakeKafka) -> None:
@@ -231,7 +233,7 @@ def test_without_a_control_topic_nothing_is_claimed_about_holds() -> None:
 
     text = said(by(kafka))
 
-    assert 'There is no control topic "__tidegate" on this cluster, or it may not be read: no hold was seen.' in text
+    assert 'There is no control topic "__tidegate" on this cluster, or it may not be read, so no hold was seen.' in text
     assert "No partition is held." not in text
 
 
@@ -256,7 +258,7 @@ def test_a_reset_that_waits_for_a_person_is_told_with_the_command(kube: FakeKube
     text = said(None, resources(kube))
 
     assert "Kafka was not reached" in text
-    assert "OffsetReset shop/replay waits for somebody's approval." in text
+    assert "OffsetReset shop/replay waits for an approval." in text
     assert f"  To approve it: tidegate approve replay -n shop --plan {DIGEST}" in text
     assert "It is stopped and rolled back at 2026-11-20T12:15:00Z (in 10 minutes)" in text
 
@@ -270,7 +272,7 @@ def test_policies_and_connections_that_only_observe_are_told(kube: FakeKube) -> 
 
     text = said(None, resources(kube))
 
-    assert "OffsetResetPolicy shop/keep looks for new partitions every 200ms" in text
+    assert "OffsetResetPolicy shop/keep looks every 200ms for new partitions" in text
     assert "keeps committed offsets from expiring" in text
     assert "others" not in text
     assert "not-this" not in text
@@ -290,7 +292,7 @@ def test_a_record_that_the_group_does_not_get_past_is_told(kube: FakeKube) -> No
 
     assert "looks for records that consumers do not get past" in text
     assert message in text
-    assert "To look at what would skip orders-1@20: tidegate plan look-skip-0123456789ab -n shop" in text
+    assert "To look at the reset that would skip orders-1@20: tidegate plan look-skip-0123456789ab -n shop" in text
 
 
 def test_a_frozen_connection_is_told(kube: FakeKube) -> None:
@@ -304,7 +306,7 @@ def test_a_frozen_connection_is_told(kube: FakeKube) -> None:
     after = said(None, resources(kube))
 
     assert "KafkaConnection shop/ice is frozen: nothing new begins through it." in before
-    assert "It is to be frozen (spec.freeze): INC-4711\\x1b[2J. The operator has not said so yet." in before
+    assert "It is to be frozen (spec.freeze): INC-4711\\x1b[2J. The operator has not confirmed that yet." in before
     assert "It is frozen by alice: INC-4711. Nothing new begins through it; tidegate thaw ice ends that." in after
 
 
@@ -357,7 +359,7 @@ def test_a_status_of_another_version_is_not_read_as_an_empty_one(kube: FakeKube)
     )
     with_status(kube, RESETS, "newer", {"phase": "Levitating"})
 
-    assert "its status was written by another version and can't be read" in said(None, resources(kube))
+    assert "its status was written by another version of Tidegate, and can't be read" in said(None, resources(kube))
 
 
 # --- hostile text -----------------------------------------------------------------------------------------------------
@@ -414,16 +416,16 @@ def test_a_bad_command_config_is_told_before_anything_is_asked(
         assert main(["why", "g", *more, "--command-config", str(config)]) == 1
         said = capsys.readouterr().err
         assert f"--command-config {config}: a setting is refused: Invalid value for configuration property" in said
-        assert "(request.timeout.ms of Kafka)" in said
+        assert "(request.timeout.ms in Kafka's terms)" in said
         assert "Correct it in that file, or leave it out" in said
     assert asked == []
     config.write_text("security.protocol=SSL\n")
     for more, what in (
-        ([], "give --bootstrap-server, or --connection"),
-        (["-c", "prod"], "its servers are in the KafkaConnection; give --bootstrap-server"),
+        ([], "no servers are known: give --bootstrap-server, or --connection"),
+        (["-c", "prod"], "its servers are in the KafkaConnection, which was not read: give --bootstrap-server"),
     ):
         main(["why", "g", *more, "--command-config", str(config)])
-        assert f"Kafka: it was not asked: {what}" in capsys.readouterr().out
+        assert f"Kafka: not asked, because {what}" in capsys.readouterr().out
     assert len(asked) == 2
 
 
@@ -436,7 +438,7 @@ def test_a_connection_without_a_cluster_to_read_it_from_is_refused_and_what_to_d
     assert main(["why", "g", "-c", "shop/prod"]) == 1
     told = capsys.readouterr()
     assert "--connection shop/prod is read from Kubernetes" in told.err
-    assert "set KUBECONFIG or --context, or give --bootstrap-server" in told.err
+    assert "with KUBECONFIG or --context, or give --bootstrap-server" in told.err
     assert "Kafka was not reached" not in told.out
 
     # Given the servers, it only says whose resources are meant.
@@ -450,7 +452,7 @@ def test_a_limit_that_stops_a_partition_is_told_in_short(kafka: FakeKafka) -> No
     [short] = [section for section in told(by(kafka)) if section.title == "In short"]
 
     assert "No partition is held." in short.sentences
-    assert "Of 1 partition nothing is delivered from some offset on, by a limit." in short.sentences
+    assert "1 partition has a limit: from some offset on, nothing is delivered." in short.sentences
 
 
 def test_a_lag_that_is_not_known_is_no_lag_of_zero(kafka: FakeKafka) -> None:

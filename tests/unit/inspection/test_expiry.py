@@ -33,7 +33,7 @@ def log(
     [
         (log(1, emptied_days_ago=6.5), Severity.CRITICAL, "expires at 2026-11-26T15:00:00Z"),
         (log(9, emptied_days_ago=2), Severity.WARNING, "expires at 2026-12-01T03:00:00Z"),
-        (log(9, emptied_days_ago=8), Severity.CRITICAL, "is due for removal since 2026-11-25T03:00:00Z"),
+        (log(9, emptied_days_ago=8), Severity.CRITICAL, "has been due for removal since 2026-11-25T03:00:00Z"),
     ],
     ids=["soon", "later", "due"],
 )
@@ -77,7 +77,7 @@ def test_otherwise_only_the_latest_possible_time_is_told(logged: GroupLog | None
 
 def test_without_the_brokers_settings_no_time_is_told() -> None:
     [found] = expiring(seen(group(), {0: 40}, log=log(1)), cluster({}))
-    assert found.what == "no members; 1 committed offset, and when they expire is not known"
+    assert found.what == "no members; 1 committed offset, and it is not known when they expire"
 
 
 def test_the_shortest_retention_of_any_broker_counts() -> None:
@@ -110,7 +110,7 @@ def test_topics_that_were_unsubscribed_are_told_and_how_it_is_known() -> None:
     said = {"c1-4f1c": Subscription(frozenset({"orders", "refunds"}))}
     assert findings(replace(what, subscriptions=said), of) == (), "subscribed, and it owns nothing of it"
     [found] = findings(replace(what, subscriptions={}, group=group(member("c1", 0), kind=GroupType.CONSUMER)), of)
-    assert "they may subscribe to it" in found.known
+    assert "they may subscribe to a topic" in found.known
     moving = replace(group(member("c1", 0)), state=GroupState.COMPLETING_REBALANCE)
     assert FindingKind.UNSUBSCRIBED not in {f.kind for f in findings(replace(what, group=moving), of)}
 

@@ -268,7 +268,7 @@ def test_settings_that_may_not_be_read_are_said_and_no_time_is_told(stage: Stage
     assert "DescribeConfigs on cluster" in {left.right for left in report.unseen}
     assert report.settings == {}
     [finding] = [f for f in report.findings if f.kind is FindingKind.OFFSETS_EXPIRE]
-    assert "when they expire is not known" in finding.what
+    assert "it is not known when they expire" in finding.what
     assert stage.audit().settings["offsets.retention.minutes"] == (SETTINGS["offsets.retention.minutes"],)
 
 

@@ -80,7 +80,7 @@ def test_an_old_client_needs_another_strategy_and_an_unknown_one_is_not_guessed(
     [
         (ListedGroup("payments", "streams", "streams", "Stable"), None, "use kafka-streams-application-reset"),
         (ListedGroup("payments", "share", "share", "Stable"), None, "use kafka-share-groups"),
-        (ListedGroup("payments", "connect", "classic", "Stable"), None, "no consumers, but of protocol connect"),
+        (ListedGroup("payments", "connect", "classic", "Stable"), None, "not consumers: their protocol is connect"),
         (None, group(member("c1", 0), assignor="stream"), "is a running Kafka Streams application"),
     ],
     ids=["streams", "share", "connect", "classic streams"],

@@ -35,12 +35,15 @@ _WATCH_S: Final = 60
 def ui_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="tidegate ui",
-        description="Serve a page on this machine: connections, groups, resets as they happen, plans, pauses; approve "
-        "and undo. It sees and does what your kubeconfig allows, until you end it with Ctrl-C.",
+        description="Serve a page on this machine that shows connections, groups, resets as they happen, plans and "
+        "pauses, and can approve and undo. It sees and does what your kubeconfig allows, until you end it "
+        "with Ctrl-C.",
         allow_abbrev=False,
     )
-    parser.add_argument("--port", type=int, default=0, metavar="PORT", help="on 127.0.0.1; absent, a free one")
-    parser.add_argument("--no-browser", action="store_true", help="print the address only")
+    parser.add_argument(
+        "--port", type=int, default=0, metavar="PORT", help="the port on 127.0.0.1 (default: a free one)"
+    )
+    parser.add_argument("--no-browser", action="store_true", help="only print the address")
     parser.add_argument(
         "--connection",
         "-c",
@@ -56,10 +59,10 @@ def run_ui(arguments: Sequence[str], screen: Screen) -> int:
     """0 once it was ended; 1 where it could not begin. Raises ``UsageError``."""
     options = ui_parser().parse_args(list(arguments))
     if options.connection is None and (options.bootstrap_server or options.command_config):
-        raise UsageError("--bootstrap-server and --command-config need --connection: whose cluster it is")
+        raise UsageError("--bootstrap-server and --command-config need --connection, which says whose cluster it is")
     if options.command_config is not None and options.bootstrap_server is None:
         # A KafkaConnection could name anybody's servers, also after the page was started.
-        raise UsageError("--command-config needs --bootstrap-server: credentials go to the servers that you name")
+        raise UsageError("--command-config needs --bootstrap-server: credentials go only to servers that you name")
     if not 0 <= options.port <= 65535:
         raise UsageError("--port is a number up to 65535")
 
@@ -110,7 +113,7 @@ async def _served(options: argparse.Namespace, listening: socket.socket, screen:
         screen.show(f"{address}\n")
         screen.out.flush()
         screen.note(
-            "Open it in a browser on this machine; whoever has the address can do what you may. Ctrl-C ends it."
+            "Open it in a browser on this machine. Whoever has the address can do what you may do. Ctrl-C ends it."
         )
         if not options.no_browser:
             _open(address, until_ended)

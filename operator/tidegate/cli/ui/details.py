@@ -180,13 +180,15 @@ def _facts(body: Object, status: OffsetResetStatus | None, run: Run | None) -> F
         ("Read again", None if plan is None or plan.records_replayed is None else f"{plan.records_replayed:,}"),
         ("Skipped", None if plan is None or plan.records_skipped is None else f"{plan.records_skipped:,}"),
         ("Longest standstill", None if status.standstill is None else format_duration(status.standstill.max)),
-        ("Done again", None if not status.redone else f"{status.redone:,}"),
+        ("Reset again", None if not status.redone else f"{status.redone:,}"),
     ]
     if status.search is not None:
         facts.append(("Searched", f"{status.search.percent} % of {status.search.records_total:,} records"))
     if status.fleet is not None:
         fleet = status.fleet
-        told = f"{fleet.groups:,} groups: {fleet.reset:,} reset, {fleet.failed:,} failed, {fleet.put_back:,} put back"
+        told = (
+            f"{fleet.groups:,} groups: {fleet.reset:,} reset, {fleet.failed:,} failed, {fleet.put_back:,} rolled back"
+        )
         facts.append(("Fleet", told + (f"; wave {fleet.wave} of {fleet.waves}" if fleet.wave is not None else "")))
     return [(name, told) for name, told in facts if told]
 
@@ -200,7 +202,7 @@ def _steps(run: Run | None) -> list[dict[str, Any]]:
             "phase": p.phase.value,
             "at": time_text(p.at),
             "round": p.round,
-            "message": p.message or p.waits_for or (f"put back: {p.putting_back}" if p.putting_back else ""),
+            "message": p.message or p.waits_for or (f"rolling back: {p.putting_back}" if p.putting_back else ""),
         }
         for p in run.journal[-MOST_STEPS:]
     ]

@@ -52,13 +52,13 @@ class Guard:
             return _refused(421, "this is not the host that the page is served at")
         origin = request.headers.get("Origin")
         if origin is not None and origin != self._origin:
-            return _refused(403, "another origin may ask nothing here")
+            return _refused(403, "requests from another origin are refused")
         if not request.path.startswith(API):
             return None
         if request.headers.get("Sec-Fetch-Site", "same-origin") != "same-origin":
-            return _refused(403, "another site may ask nothing here")
+            return _refused(403, "requests from another site are refused")
         if request.method == "POST" and (origin is None or request.content_type != "application/json"):
-            return _refused(403, "a change is asked for by the page itself, as JSON")
+            return _refused(403, "only the page itself may ask for a change, as JSON")
         given = request.headers.get("Authorization", "")
         if not given.startswith(_SCHEME) or not self._is_token(given.removeprefix(_SCHEME)):
             return _refused(401, "the token is missing, or is not that of this page: open the address that was printed")

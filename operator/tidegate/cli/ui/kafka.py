@@ -29,8 +29,8 @@ _MOST_KEPT: Final = 64
 MOST_GROUPS: Final = 20_000
 
 NOT_ASKED: Final = (
-    "Kafka is not asked: start the page with --connection, and with --bootstrap-server and --command-config where the "
-    "cluster needs credentials"
+    "Kafka is not asked: start the page with --connection, and with --bootstrap-server and "
+    "--command-config if the cluster needs credentials"
 )
 
 

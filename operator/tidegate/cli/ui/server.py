@@ -259,9 +259,9 @@ async def _asked(request: web.Request, *names: str) -> dict[str, str]:
     try:
         body = await request.json()
     except ValueError:
-        raise web.HTTPBadRequest(reason="The body is no JSON") from None
+        raise web.HTTPBadRequest(reason="The body is not JSON") from None
     if not isinstance(body, dict) or {type(body.get(name)) for name in names} != {str}:
-        raise web.HTTPBadRequest(reason=f"The body has to have {', '.join(names)}, each a text")
+        raise web.HTTPBadRequest(reason=f"The body must have {', '.join(names)}, each a string")
     return {name: body[name] for name in names}
 
 

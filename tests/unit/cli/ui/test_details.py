@@ -148,7 +148,7 @@ def test_a_groups_partitions_have_offsets_owners_and_lag(scene: Scene) -> None:
     )
     assert first["owner"] == "payments-0-6f1c"
     assert detail["byKafka"]
-    assert any("waits for somebody's approval" in each for each in detail["sections"][0]["sentences"])
+    assert any("waits for an approval" in each for each in detail["sections"][0]["sentences"])
 
 
 def test_without_kafka_pauses_tell_what_they_hold_and_what_is_missing_is_said(scene: Scene) -> None:
@@ -238,7 +238,7 @@ def test_another_reset_that_has_got_the_name_meanwhile_is_not_undone() -> None:
     kube.delete(RESETS, "shop", "r", "2026-11-20T12:00:00Z")
     waiting(kube)
 
-    with pytest.raises(CommandFailed, match="another one than was shown"):
+    with pytest.raises(CommandFailed, match="not the one that was shown"):
         undo(kube, "shop", "r", shown, manual=True)  # type: ignore[arg-type]
 
     assert len(kube.list(RESETS)) == 1

@@ -207,7 +207,7 @@ function question(title, body, yes, run) {
       toast(message);
       refreshSoon();
     } catch (error) {
-      $("ask-error").textContent = error instanceof Refused ? error.message : "tidegate ui does not answer: whether it was done is not known. Look first.";
+      $("ask-error").textContent = error instanceof Refused ? error.message : "tidegate ui does not answer, so it is not known whether that was done. Look first.";
       button.disabled = false;
     }
   };
@@ -222,7 +222,7 @@ function approve(namespace, name, found) {
     [
       h("p", {}, h("b", {}, foreign(`${namespace}/${name}`)), " is then carried out exactly as planned on this page:"),
       h("p", {}, `${count(effect.moved)} of ${count(effect.partitions)} partitions move. By their offsets, ${count(effect.again)} records are read again and ${count(effect.skipped)} are skipped.`),
-      h("p", { class: "soft" }, "This creates an OffsetResetApproval in your name, of plan ", h("code", {}, digest.slice(0, 16), "…")),
+      h("p", { class: "soft" }, "This creates an OffsetResetApproval in your name, for plan ", h("code", {}, digest.slice(0, 16), "…")),
     ],
     "Approve",
     async () => {

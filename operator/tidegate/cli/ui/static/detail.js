@@ -98,7 +98,7 @@ function steps(list, phase) {
       // What ended badly is the end, and the phase that came to it.
       const isBad = ENDS[phase] === "bad" && index >= now - 1;
       const is = isBad ? "bad" : index < now || ENDS[phase] ? "done" : index === now ? "now" : "later";
-      const words = { done: "done", now: "now", later: "not yet", bad: "ended so" };
+      const words = { done: "done", now: "now", later: "not yet", bad: "ended here" };
       return h(
         "li",
         { class: is, "aria-current": is === "now" ? "step" : null },
@@ -262,7 +262,7 @@ export class GroupPage {
     p.show("short", short ?? null, (section) => section && h("section", {}, h("ul", { class: "short" }, section.sentences.map((each) => h("li", {}, foreign(each))))));
     p.show("partitions", [found.partitions, found.partitionsOmitted, found.byKafka, found.isGroupSeen, found.areOffsetsSeen], () => partitions(found));
     p.show("resources", this.resources(), links);
-    p.show("sections", others, (list) => h("section", {}, h("h2", {}, "In sentences"), list.map(sectionOf)));
+    p.show("sections", others, (list) => h("section", {}, h("h2", {}, "In plain sentences"), list.map(sectionOf)));
   }
 
   head(found) {
@@ -292,7 +292,7 @@ function partitions(found, ofPause = false) {
     "section",
     {},
     h("h2", {}, "Partitions"),
-    found.byKafka ? null : h("p", { class: "soft" }, ofPause ? "As the status of this pause has them." : "As the statuses of pauses have them: what else the group reads is not known, since Kafka is not asked."),
+    found.byKafka ? null : h("p", { class: "soft" }, ofPause ? "As the status of this pause says." : "As the statuses of pauses say. What else the group reads is not known, because Kafka is not asked."),
     h(
       "div",
       { class: "scroll" },
@@ -368,7 +368,7 @@ export class ObjectPage {
     );
     p.show("sentences", found.sentences, (list) => list.length > 0 && h("ul", { class: "short" }, list.map((each) => h("li", { class: each.startsWith("  ") ? "sub" : null }, foreign(each.trim())))));
     p.show("partitions", [found.partitions, found.partitionsOmitted], () => (found.partitions.length ? partitions({ ...found, byKafka: false }, true) : null));
-    p.show("history", found.history, (list) => list.length > 0 && h("section", {}, h("h2", {}, "Resets that it has asked for"), h("table", {}, h("tbody", {}, list.map((each) => h("tr", {}, h("td", {}, foreign(each.id)), h("td", {}, badge(each.phase, ENDS[each.phase])), h("td", { class: "soft" }, since(each.finishedAt))))))));
+    p.show("history", found.history, (list) => list.length > 0 && h("section", {}, h("h2", {}, "Resets that this policy has asked for"), h("table", {}, h("tbody", {}, list.map((each) => h("tr", {}, h("td", {}, foreign(each.id)), h("td", {}, badge(each.phase, ENDS[each.phase])), h("td", { class: "soft" }, since(each.finishedAt))))))));
     p.show("conditions", found.conditions, (list) => {
       const shown = conditions(list);
       if (shown) shown.open = true;
