@@ -615,15 +615,15 @@ SINGULARS = (
 @pytest.mark.parametrize(
     ("path", "sentence"),
     [
-        ("kconn.spec.properties", "Settings of the Kafka client, from a list of those that cannot redirect"),
+        ("kconn.spec.properties", "Settings of the Kafka client. Only settings that cannot redirect"),
         ("kconn.spec.authentication.type", "The mechanism. The SCRAM types and plain take username"),
         ("cgp.spec.partitions.partitions", 'as a list of at most 64 numbers and ranges, such as [0, 1, "3-5"].'),
         ("cgp.spec.resumeAfter", "How long the pause lasts, such as 2h"),
         ("orp.spec.reset", "The reset to run, once for each id: the operator creates an OffsetReset for it"),
         ("orp.spec.reset.to.timestamp", "To the first record at or after this time"),
         ("obk.spec.storage.folder.claim", "The name of the PersistentVolumeClaim in this namespace."),
-        ("omr.spec.onDrift", "nothing is written to it any more, until its topic is deleted at the target"),
-        ("ors.spec.to.backup.name", "The name of the OffsetBackup of this namespace in whose storage"),
+        ("omr.spec.onDrift", "nothing more is written to the copy until its topic is deleted at the target"),
+        ("ors.spec.to.backup.name", "The name of an OffsetBackup of this namespace. Backups are looked"),
         ("ora.spec.plan", "It stands for that plan and no other"),
         ("ors.status.way", "Handover sends LeaveGroup in the owners' names, so that they release"),
     ],

@@ -308,7 +308,7 @@ def furnish(scene: Scene, groups: int) -> None:
                 }
                 for n in range(2)
             ],
-            "conditions": [condition("Paused", "True", "Paused", "2 of 2 partitions stand still")],
+            "conditions": [condition("Paused", "True", "Paused", "2 of 2 partitions are paused")],
         },
     )
 

@@ -389,7 +389,7 @@ def _resets() -> Iterator[Written]:
     yield row("waiting_for_reset", behind, in_progress, "Progressing")
     in_line = waits(reasons.WAITING_FOR_QUOTA, "KafkaConnection kafka allows 2 reset(s) at once, and 2 run")
     yield row("waiting_for_quota", in_line, in_progress, "Progressing")
-    suspended = waits(reasons.SUSPENDED, "spec.suspend is true: it goes ahead once that is false")
+    suspended = waits(reasons.SUSPENDED, "spec.suspend is true: the reset goes ahead once it is false")
     yield row("suspended", suspended, in_progress, "Suspended", suspend=True)
     yield row("refused", _refused(), failed, "Degraded")
     yield row("planning", _at_work(ResetPhase.PLANNING, plan=None), in_progress, "Progressing")

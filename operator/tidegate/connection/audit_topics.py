@@ -62,7 +62,7 @@ def _check(live: Live, topic: AuditTopic, is_frozen: Callable[[Live], bool]) -> 
     creates nothing."""
     frozen = is_frozen(live)
     without = (
-        "resets are refused until then, as spec.audit.required is true"
+        "resets are refused until then, because spec.audit.required is true"
         if topic.required
         else "changes of offsets go unrecorded until then"
     )

@@ -100,9 +100,9 @@ def trouble_of(live: Live, failure: KafkaFailure) -> TopicsChecked | None:
     match failure:
         case NotAuthorized():
             text = (
-                f"{failure}. In all the principal of KafkaConnection {live.name} needs DescribeConfigs, Read and Write "
-                f"on topics {control} and {acks}, Create where they are not there, and Write on transactional ids that "
-                "begin with tidegate-control/"
+                f"{failure}. In all, the principal of KafkaConnection {live.name} needs DescribeConfigs, Read and "
+                f"Write on topics {control} and {acks}, Create if they do not exist, and Write on transactional ids "
+                "that begin with tidegate-control/"
             )
             return TopicsChecked(False, NOT_AUTHORIZED, text)
         case Refused():
@@ -122,4 +122,4 @@ def _check(live: Live) -> TopicsChecked:
         return trouble
     if complaints:
         return TopicsChecked(False, WRONG_SETTINGS, "; ".join(complaints))
-    return TopicsChecked(True, USABLE, f"topics {control} and {acks} are there as they have to be")
+    return TopicsChecked(True, USABLE, f"topics {control} and {acks} exist and are set up as required")

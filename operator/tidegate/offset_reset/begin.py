@@ -227,7 +227,7 @@ class Beginning:
         if live is None:
             return connection_to_wait_for(body, live)
         if live.observes:
-            return Refusal(OBSERVING, f"{observes(live.label)}: its plan is not applied before that ends")
+            return Refusal(OBSERVING, f"{observes(live.label)}: its plan is not applied until that ends")
         if live.frozen:
             return frozen(live)
         refused = not_allowed(spec, live) or plan_not_allowed(spec, run, live)

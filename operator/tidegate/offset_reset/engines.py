@@ -44,7 +44,7 @@ def engine_for(
     if kind.needs_spark and Engine.SPARK not in runners:
         return Refusal(
             SPARK_UNAVAILABLE,
-            f"spec.to.{kind.value} is found by Spark, and this operator has no Spark runner: "
+            f"spec.to.{kind.value} needs Spark, and this operator has no Spark runner: "
             "configure one (TIDEGATE_SPARK_RUNNER), or use another target, such as timestamp",
         )
     if spec.engine is Engine.DIRECT or spec.until is not None or spec.dead_letter is not None:

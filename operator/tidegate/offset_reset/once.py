@@ -64,7 +64,7 @@ class Once:
         ran = await in_thread(self._parts.patient_executor, executed, live.kafka.control, policy.key)
         if ran is None or _is_its_own(ran, body):
             return None
-        ended = f"and ended as {ran.outcome.value}" if ran.outcome is not None else "and may still be under way"
+        ended = f"and ended as {ran.outcome.value}" if ran.outcome is not None else "and may still be in progress"
         return Refusal(
             reasons.ALREADY_RAN,
             f"OffsetResetPolicy {policy.key.policy} asked for reset {policy.key.id} before: that began at "

@@ -32,8 +32,8 @@ UNDO_OF_OTHER_GROUP: Final = "UndoOfOtherGroup"
 def of_other_group(run_id: str, spec: OffsetResetSpec) -> Refusal:
     return Refusal(
         UNDO_OF_OTHER_GROUP,
-        f"spec.to.undo: reset {run_id} was not of {whose(spec)} through KafkaConnection {spec.connection_ref.name}: "
-        "name the group and the connection that it was of",
+        f"spec.to.undo: reset {run_id} was not for {whose(spec)} through KafkaConnection {spec.connection_ref.name}: "
+        "name the group and the connection that it was for",
     )
 
 
@@ -50,14 +50,14 @@ def undone_to_wait_for(undone: Object | None) -> Refusal | None:
         return None
     return Refusal(
         reasons.UNDONE_NOT_ENDED,
-        f"spec.to.undo: OffsetReset {name_of(undone)} has not ended: it waits for that",
+        f"spec.to.undo: OffsetReset {name_of(undone)} has not ended: this reset waits for that",
     )
 
 
 def suspended(body: Object) -> Refusal | None:
     if not is_suspended(body):
         return None
-    return Refusal(reasons.SUSPENDED, "spec.suspend is true: it goes ahead once that is false")
+    return Refusal(reasons.SUSPENDED, "spec.suspend is true: the reset goes ahead once it is false")
 
 
 def connection_to_wait_for(body: Object, live: Live | None) -> Refusal | None:
@@ -117,9 +117,7 @@ def plan_not_allowed(spec: OffsetResetSpec, run: Run, live: Live) -> Refusal | N
     named = [selection.topic for selection in selections(spec)] or ["*"]
     for topics in narrowed(named, run.request.allowed_topics):
         if not any(covers(limit, topics) for limit in live.allow.topics):
-            why = (
-                f"its plan may be about {topics}, and KafkaConnection {live.label} does not allow all of that any more"
-            )
+            why = f"its plan may cover {topics}, and KafkaConnection {live.label} does not allow all of that any more"
             return Refusal(TOPIC_NOT_ALLOWED, why)
     return None
 

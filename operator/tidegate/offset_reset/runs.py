@@ -251,7 +251,7 @@ class Runs:
         live = self._parts.live.to_finish(body) if spec is not None else None
         if live is not None and live.is_foreign and current.engine is not Engine.DIRECT:
             raise RunnerFailure(
-                f"the credentials of KafkaConnection {live.label} are not for a job of another namespace"
+                f"the credentials of KafkaConnection {live.label} may not be given to a job of another namespace"
             )
         in_pods = self._parts.mounts_secrets and current.engine is Engine.SPARK
         used = [live, self.other(body, spec)] if in_pods else []

@@ -220,12 +220,12 @@ class Supervision:
             if backup is None or request.target != backup.target:
                 raise RunnerFailure(
                     f"the run's ConfigMap {seen.run_document} reads another backup than spec.to.backup says: create "
-                    "another OffsetReset to run it anew"
+                    "another OffsetReset to run it again"
                 )
         for live, connection in used:
             if connection not in (live.connection, live.mounted):
                 raise RunnerFailure(
-                    f"the run's ConfigMap {seen.run_document} connects otherwise than KafkaConnection {live.name} "
-                    "does: its job is started when they agree again; create another OffsetReset to run it anew"
+                    f"the run's ConfigMap {seen.run_document} connects differently from KafkaConnection {live.name} "
+                    "does: its job is started when they agree again; create another OffsetReset to run it again"
                 )
         return backup

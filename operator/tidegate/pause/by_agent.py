@@ -241,19 +241,19 @@ def _phase(
             return PausePhase.PENDING, WAITING_FOR_TOPICS, "there is nothing to pause yet: no topic matches"
         text = f"group {spec.group} has neither members nor offsets yet ({group.state.value}): what it reads is unknown"
         return PausePhase.PENDING, WAITING_FOR_GROUP, text
-    count = f"{len(paused)} of {len(existing)} partition(s) of group {spec.group} stand still"
+    count = f"{len(paused)} of {len(existing)} partition(s) of group {spec.group} are paused"
     if unmanaged:
         clients = listed([f"{m.client_id or m.member_id} at {m.host.lstrip('/')}" for m in unmanaged.values()])
         text = (
-            f"{count}; {len(late)} are read on by {len(unmanaged)} member(s) that run no agent: {clients}. Start them "
-            f"with the agent (docs/how-to/pause-partitions.md); nothing else of the pause is undone{more}"
+            f"{count}; {len(late)} are still read by {len(unmanaged)} member(s) that run no agent: {clients}. Start "
+            f"them with the agent (docs/how-to/pause-partitions.md); the rest of the pause stays as it is{more}"
         )
         return PausePhase.DEGRADED, UNMANAGED_MEMBERS, text
     if late:
         waiting = listed([f"{row.partition} of {_owner(row)}" for row in late])
         text = (
-            f"{count}; {len(late)} owner(s) run the agent and have not confirmed that they let go: {waiting}. Look at "
-            f"their logs; a consumer that does not poll can't let go{more}"
+            f"{count}; {len(late)} owner(s) run the agent and have not confirmed the pause: {waiting}. Look at "
+            f"their logs; a consumer that does not poll can't pause{more}"
         )
         return PausePhase.DEGRADED, ACK_OVERDUE, text
     if len(paused) == len(existing):

@@ -162,7 +162,7 @@ def _not_for_it(seen: Seen, spec: ConsumerGroupPauseSpec, group: Group) -> Refus
     """Why the group is left alone: a list of checks, the first one counts."""
     if spec.leading is not None and spec.leading.fail_open is FailOpen.NEVER:
         text = (
-            "spec.leading.failOpen is Never, and whoever withholds partitions by leading a group can't promise that: "
+            "spec.leading.failOpen is Never, which method Leading can't promise: "
             f"{seen.leading.session_s:g} s after the last sign of life of the operator the group goes on without it. "
             "Use method Agent or Scale"
         )
@@ -211,7 +211,7 @@ def _phase(seen: Seen, spec: ConsumerGroupPauseSpec, observed: Observed, wanted:
     if not _has_others(observed.group) and seen.status.leader is None:
         text = (
             f"group {spec.group} has no member ({observed.group.state.value}), so nobody reads; it is led once "
-            "somebody has joined it, who may read until then"
+            "a member has joined it, which may read until then"
         )
         return PausePhase.PENDING, Refusal(WAITING_FOR_GROUP, text)
     count = f"{sum(p in report.withheld for p in existing)} of {len(existing)} partition(s) of group {spec.group}"

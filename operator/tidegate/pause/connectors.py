@@ -111,7 +111,7 @@ def _is_another(seen: Seen, connector: Connector, spec: ConsumerGroupPauseSpec) 
     if "${" in connector.group:
         text = (
             f"spec.connector: the group of {spec.connector} is set by a variable in consumer.override.group.id, which "
-            "Connect does not tell: write the id itself there"
+            "Connect does not reveal: write the id itself there"
         )
         return Refusal(OTHER_GROUP, text)
     group = connector.consumer_group
@@ -142,7 +142,7 @@ def _not_for_it(seen: Seen, spec: ConsumerGroupPauseSpec, *, has_members: bool) 
         return Refusal(CONNECTOR_UNSETTLED, text)
     if connector.state == FAILED:
         text = (
-            f"{spec.connector} has failed, and Connect does not tell whether it is to run: look at its status, restart "
+            f"{spec.connector} has failed, and Connect does not say whether it is to run: look at its status, restart "
             "it or stop it"
         )
         return Refusal(CONNECTOR_FAILED, text)
@@ -275,13 +275,13 @@ def give_back(seen: Seen) -> ConnectorStep:
     if looked.asked is back and connector.state != STOPPED:
         if not looked.may_stop_yet:
             return ConnectorStep(None)
-        text = f"{which} is looked after for a while: it may still stop, because a request for it was not answered"
+        text = f"{which} is watched for a while: it may still stop, because a request for it was not answered"
         return ConnectorStep(resuming, trouble=Refusal(CONNECTOR_UNSETTLED, text))
     if looked.asked is back and looked.is_recent:
         return ConnectorStep(resuming)
     # Also where it is told as what it is to be: by a worker that lags, or before it does what it was asked for before.
     if looked.asked is back:
-        text = f"{which} was asked to go back to {record.state}, and its workers still tell that it is stopped"
+        text = f"{which} was asked to go back to {record.state}, and its workers still report that it is stopped"
         trouble = Refusal(CONNECTOR_UNSETTLED, text)
     elif looked.unanswered is not None and looked.unanswered[0] is back:
         trouble = looked.unanswered[1]

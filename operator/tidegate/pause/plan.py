@@ -146,7 +146,7 @@ def _refusal(spec: ConsumerGroupPauseSpec, observed: Observed | None) -> Refusal
     if observed.group.type in (GroupType.STREAMS, GroupType.SHARE):
         return Refusal(
             UNSUPPORTED_GROUP,
-            f"group {spec.group} is a {observed.group.type} group: its members run no agent, and whether any is left "
-            "can't be seen. Stop the application itself",
+            f"group {spec.group} is a {observed.group.type} group: its members run no agent, and it can't be seen "
+            "whether any is left. Stop the application itself",
         )
     return None

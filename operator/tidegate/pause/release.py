@@ -83,7 +83,7 @@ def start_again(seen: Seen, status: PauseStatus, message: str) -> Decision | Non
     """The next step of giving workloads their replicas back and a connector its state, which takes no Kafka; ``None``:
     all are back."""
     if is_led(seen):
-        text = f"{message}; the group is led no more"
+        text = f"{message}; the group is no longer led"
         return _going_back(seen, status, text, _leaves_group(seen), (), (), seen.tick.quick_s)
     if status.connector is not None:
         connector = connectors.give_back(seen)
@@ -149,7 +149,8 @@ def leave(seen: Seen, status: PauseStatus, since: datetime) -> Decision:
     status = status.model_copy(update={"workloads": (), "connector": None, "leader": None})
     if seen.abandoned:
         text = (
-            f"{ABANDON} is set: it goes at once; what it still holds is released when its connection is next looked at"
+            f"{ABANDON} is set: it is deleted at once; what it still holds is released when its connection is next "
+            "looked at"
         )
         return _let_go(seen, *warnings, warning(seen, Refusal(ABANDONED, text)))
     if seen.observed is not None:
@@ -162,10 +163,10 @@ def leave(seen: Seen, status: PauseStatus, since: datetime) -> Decision:
     waits = seen.observing or seen.waiting
     why = waits.message if waits is not None else "Kafka was not looked at yet"
     if is_over:
-        text = f"its holds could not be released in {seen.patience.deletion.seconds} s: {why}; it goes without that"
+        text = f"its holds could not be released in {seen.patience.deletion.seconds} s: {why}; it is deleted anyway"
         return _let_go(seen, *warnings, warning(seen, Refusal(HOLDS_LEFT, text)))
     text = (
-        f"it is being deleted and its holds can't be released now: {why}; annotation {ABANDON}=true lets it go at once"
+        f"it is being deleted and its holds can't be released now: {why}; annotation {ABANDON}=true deletes it at once"
     )
     conditions = reconciling(status.conditions, reason=RESUMING, message=text, **stamp(seen))
     conditions = paused_is(seen, conditions, None, Refusal(RESUMING, text))
@@ -187,7 +188,7 @@ def _left_as_it_is(seen: Seen, status: PauseStatus) -> Refusal | None:
         text = (
             f"connector {record.name} of Connect cluster {record.cluster} is left as it is: "
             f"{connector.trouble.message}. It was {record.state} before; PUT /connectors/{record.name}/{back} at its "
-            "workers makes it so again"
+            "workers restores that state"
         )
         return Refusal(connectors.CONNECTOR_LEFT, text)
     if not step.troubles:

@@ -26,7 +26,7 @@ from tidegate.resources.conditions import Refusal
 from tidegate.resources.pause import PausePhase, PauseStatus, ScaledWorkload, WorkloadRef
 
 WORKLOAD_NOT_SCALABLE: Final = "WorkloadNotScalable"
-_RIGHTS: Final = "; the rights that scaling takes are in docs/reference/permissions.md"
+_RIGHTS: Final = "; the permissions that scaling needs are in docs/reference/permissions.md"
 
 _log = logging.getLogger(__name__)
 

@@ -71,7 +71,9 @@ class Keeping:
             if is_foreign(body):
                 self._not_for_it(body, spec, draft)
             elif spec.keeps_something:
-                why = f"{not_usable(body)}: nothing is kept before there is, and what else is said is of then"
+                why = (
+                    f"{not_usable(body)}: nothing is kept until there is one, and the rest of the status is from before"
+                )
                 draft.not_ready_after_all(WAITING_FOR_CONNECTION, why)
         if live is None or live.trouble is not None:
             if spec.keeps_something:
@@ -226,7 +228,9 @@ def _is_under_way(phase: ResetPhase | None) -> bool:
 
 def _left_alone(draft: Draft, newer: NewerMemory) -> None:
     """What needs the memory rests; a reset that the policy asks for needs none."""
-    message = f"{newer}. Until then what the policy keeps by it rests, and what the status says of that is of then"
+    message = (
+        f"{newer}. Until then, what the policy keeps with it rests, and what the status says about that is from before"
+    )
     draft.stuck(WRITTEN_BY_NEWER_VERSION, message)
     draft.tell(EventType.WARNING, WRITTEN_BY_NEWER_VERSION, message, f"{WRITTEN_BY_NEWER_VERSION}/{message}")
     draft.look_in(_NEWER_AGAIN_S)

@@ -261,7 +261,7 @@ def encode(groups: Mapping[str, Mapping[str, Document]]) -> dict[str, str]:
         largest = max(groups, key=lambda group: len(json.dumps(groups[group])))
         raise TooLarge(
             f"what is remembered of {len(groups):,} group(s) does not fit into a ConfigMap ({LIMIT_BYTES:,} bytes), "
-            f"most of it is of group {largest}: narrow topics or groups"
+            f"most of it belongs to group {largest}: narrow topics or groups"
         )
     return {PACKED: packed}
 

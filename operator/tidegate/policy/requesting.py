@@ -205,7 +205,7 @@ class Requesting:
     async def _made_anew(self, there: Object, wanted: ResetSpec, draft: Draft) -> None:
         """Delete it, for the next pass to create it; nothing happens where it has begun meanwhile."""
         message = (
-            f"OffsetReset {name_of(there)} has not begun and is not as the policy says by now: it is deleted and "
+            f"OffsetReset {name_of(there)} has not begun and no longer matches the policy: it is deleted and "
             "created again"
         )
         draft.moving(POLICY_CHANGED, message)
@@ -354,7 +354,7 @@ def _rest(draft: Draft, known: RequestedReset) -> None:
 
 def _has_run(draft: Draft, seen: RequestedReset) -> None:
     """Without an OffsetReset that would say more of it."""
-    _is_over(draft, seen, f"reset {seen.id} {_when(seen)}, and this policy has no OffsetReset of it")
+    _is_over(draft, seen, f"reset {seen.id} {_when(seen)}, and this policy has no OffsetReset for it")
 
 
 def _is_over(draft: Draft, seen: RequestedReset, why: str) -> None:
@@ -371,7 +371,7 @@ def _wait(draft: Draft, wanted: ResetSpec, name: str, why: str) -> None:
     known = draft.status.reset
     if known is None or known.id != wanted.id or known.name != name:
         draft.show(RequestedReset(id=wanted.id, name=name, phase=ResetPhase.PENDING))
-    message = f"{why}: OffsetReset {name} is not created before that"
+    message = f"{why}: OffsetReset {name} is not created until then"
     draft.moving(WAITING_FOR_CONNECTION, message)
     draft.reset_is(None, WAITING_FOR_CONNECTION, message)
     draft.look_in(_LOOK_S)

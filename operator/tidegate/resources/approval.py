@@ -32,31 +32,31 @@ class OffsetResetApprovalSpec(SpecModel):
     """The OffsetReset of this namespace whose plan is approved."""
 
     plan: Digest
-    """The digest of the plan, as status.digest of the OffsetReset has it while it awaits approval. It stands for that
-    plan and no other; tidegate plan shows it below the plan."""
+    """The digest of the plan: status.digest of the OffsetReset while it awaits approval. It stands for that plan and no
+    other. The command tidegate plan shows it below the plan."""
 
     approver: UserName
-    """The user name of whoever approves the plan. The chart's ValidatingAdmissionPolicy makes sure that it is the user
-    name of whoever creates this resource, but for accounts that may name somebody else."""
+    """The user name of whoever approves the plan. The chart's ValidatingAdmissionPolicy accepts only the user name of
+    whoever creates this resource, except from accounts that may name somebody else."""
 
 
 class OffsetResetApprovalStatus(StatusModel):
     """Whether the approval has taken effect."""
 
     effective_at: Timestamp | None = None
-    """When it took effect."""
+    """When the approval took effect."""
 
     conditions: Conditions = ()
-    """Effective is True once this approval has let the plan be applied, and False where it has no effect; the message
-    says why. Ready says the same. Reconciling is present while it may still take effect by itself, Stalled while it
-    has no effect."""
+    """Effective is True once this approval has let the plan be applied, and False if it has no effect; the message says
+    why. Ready says the same. Reconciling is present while the approval may still take effect without further action,
+    Stalled while it has no effect."""
 
 
 class ApprovalStatus(ResourceModel):
     """The approval that let a plan be applied, as the status of the reset names it."""
 
     name: str
-    """The OffsetResetApproval. It may have been deleted since."""
+    """The name of the OffsetResetApproval. It may have been deleted since."""
 
     uid: str
     """Its uid."""

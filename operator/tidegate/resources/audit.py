@@ -19,13 +19,13 @@ class AuditSpec(ResourceModel):
     """The audit topic."""
 
     topic: AuditTopicName = "__tidegate_audit"
-    """The topic's name. The operator creates it if it is missing, with one partition and a retention of a year, and
-    never changes one that exists: how long records are kept is its retention.ms."""
+    """The topic's name. The operator creates the topic if it is missing, with one partition and a retention of a year.
+    It never changes a topic that exists: that topic's retention.ms says how long records are kept."""
 
     required: StrictBool = False
-    """Whether a reset that can't be recorded fails before it changes anything. Otherwise it is carried out, and its
+    """If true, a reset that can't be recorded fails before it changes anything. Otherwise, it is carried out, and its
     status says that it was not recorded. A rollback is always carried out."""
 
     replication_factor: Annotated[StrictInt, Field(ge=1, le=32767)] | None = None
-    """The replication factor if the topic has to be created. By default three, or the number of brokers if there are
-    fewer."""
+    """The replication factor if the topic has to be created. The default is three, or the number of brokers if there
+    are fewer."""

@@ -329,8 +329,8 @@ class SharedConnectionRef(ConnectionRef):
     """A ``KafkaConnection`` in the same namespace, or in another one that serves this one."""
 
     namespace: NamespaceName | None = None
-    """The namespace of the KafkaConnection, which has to list this resource's namespace in allow.namespaces. Without
-    this field, the resource's own namespace."""
+    """The namespace of the KafkaConnection. The KafkaConnection has to list this resource's namespace in
+    allow.namespaces. Without this field, the resource's own namespace."""
 
 
 class PartitionSelection(ResourceModel):
@@ -341,7 +341,7 @@ class PartitionSelection(ResourceModel):
 
     partitions: PartitionNumbers | None = None
     """The partitions, as a list of at most 64 numbers and ranges, such as [0, 1, "3-5"]. Without this field, all
-    partitions of the topic. Text such as 0,1,3-5, which earlier versions had, is still read."""
+    partitions of the topic. Text such as 0,1,3-5, the form of earlier versions, is still read."""
 
     @property
     def numbers(self) -> frozenset[int] | None:

@@ -74,7 +74,7 @@ class Condition(ResourceModel):
     """Why, in one word for programs."""
 
     message: Annotated[str, Field(max_length=MAX_MESSAGE)]
-    """What the state is, where, and what to do, for people."""
+    """For people: what the state is, where, and what to do."""
 
     last_transition_time: Timestamp
     """When the status of this condition last changed."""

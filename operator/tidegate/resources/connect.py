@@ -20,8 +20,8 @@ ConnectUrl = Annotated[
     str,
     matching(
         rf"https?://{_HOST}{_PORT}{_PATH}",
-        "must be the http or https URL of the workers, such as https://connect.kafka:8083, without credentials, query "
-        "and a slash at its end, at most 1024 characters",
+        "must be the http or https URL of the workers, such as https://connect.kafka:8083, without credentials, a "
+        "query or a slash at the end, at most 1024 characters",
         most=1024,
     ),
 ]
@@ -30,8 +30,8 @@ ConnectorName = Annotated[
     str,
     matching(
         r"[A-Za-z0-9_-][A-Za-z0-9._-]*",
-        "must be the name of a connector: letters, digits, '.', '_' and '-', at most 200 characters, without '.' at "
-        "its beginning",
+        "must be the name of a connector: letters, digits, '.', '_' and '-', at most 200 characters, not "
+        "beginning with '.'",
         most=200,
     ),
 ]
@@ -54,11 +54,11 @@ class ConnectClusterSpec(ResourceModel):
     """One cluster of Connect workers."""
 
     name: ResourceName
-    """The name by which ConsumerGroupPauses name this cluster."""
+    """The name by which ConsumerGroupPauses refer to this cluster."""
 
     url: ConnectUrl
     """The URL of the workers' REST interface, such as https://connect.kafka:8083. Tidegate sends requests to no other
-    place, and follows no redirects."""
+    address, and follows no redirects."""
 
     trusted_certificates: Annotated[tuple[CertificateSource, ...], Field(max_length=16)] = ()
     """The certificate authorities to trust instead of the system's, for https."""

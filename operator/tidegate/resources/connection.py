@@ -44,7 +44,7 @@ ControlTopicName = Annotated[
     topic(
         r"[a-zA-Z0-9._-]+",
         "must be a topic name: letters, digits, '.', '_' and '-', 1 to 244 characters (the ack topic's name is this "
-        "one with _acks behind it)",
+        "one followed by _acks)",
         most=244,
     ),
 ]
@@ -64,12 +64,12 @@ class ControlTopicSpec(ResourceModel):
     """The topic's name."""
 
     ack_topic: AckTopicName | None = None
-    """The name of the ack topic, to which this connection's managed consumers write and from which it reads. By default
-    the control topic's name followed by _acks. Tenants that share a control topic should each have their own, because
-    Kafka lets whoever may write a topic write any record of it."""
+    """The name of the ack topic. This connection's managed consumers write to it, and Tidegate reads it. The default is
+    the control topic's name followed by _acks. Tenants that share a control topic should each have an ack topic of
+    their own, because whoever may write to a Kafka topic may write any record to it."""
 
     replication_factor: Annotated[StrictInt, Field(ge=1, le=32767)] | None = None
-    """The replication factor of both topics. By default three, or the number of brokers if there are fewer."""
+    """The replication factor of both topics. The default is three, or the number of brokers if there are fewer."""
 
     @rule(
         "!has(self.ackTopic) || self.ackTopic != self.name",
@@ -84,8 +84,8 @@ _PATTERNS: Final = 16
 
 
 class AllowedNamespace(ResourceModel):
-    """What the resources of one other namespace may touch through this connection: what both these lists and the
-    connection's own allow."""
+    """What the resources of one other namespace may touch through this connection: what these lists and the
+    connection's own lists both allow."""
 
     name: NamespaceName
     """The name of the namespace."""
@@ -95,16 +95,16 @@ class AllowedNamespace(ResourceModel):
         Field(min_length=1, max_length=_PATTERNS),
         unique("must not repeat a pattern: remove the second one"),
     ] = ("*",)
-    """The groups that may be used from there, as names or patterns with '*', of those that allow.groups allows. Without
-    this field, all of them."""
+    """The groups that may be used from that namespace, out of those that allow.groups allows, as names or patterns with
+    '*'. Without this field, all of them."""
 
     topics: Annotated[
         tuple[TopicPattern, ...],
         Field(min_length=1, max_length=_PATTERNS),
         unique("must not repeat a pattern: remove the second one"),
     ] = ("*",)
-    """The topics that may be used from there, as names or patterns with '*', of those that allow.topics allows. Without
-    this field, all of them."""
+    """The topics that may be used from that namespace, out of those that allow.topics allows, as names or patterns with
+    '*'. Without this field, all of them."""
 
 
 class QuotaSpec(ResourceModel):
@@ -124,7 +124,7 @@ class QuotaSpec(ResourceModel):
     partitionsPerReset, which is required with this field."""
 
     records_replayed_per_reset: Annotated[StrictInt, Field(ge=0, le=1_000_000_000_000_000)] | None = None
-    """How many records the plan of one reset may have read again, over all groups of a fleet. A plan with more is
+    """How many records may be read again because of one reset's plan, over all groups of a fleet. A plan with more is
     refused."""
 
     @rule(
@@ -187,13 +187,14 @@ class AllowSpec(ResourceModel):
         Field(max_length=_NAMESPACES),
         unique_by_server("must name each namespace once: remove the second entry", "name"),
     ] = ()
-    """The other namespaces whose ConsumerGroupPauses, OffsetResets and OffsetResetPolicies may use this connection, by
-    connectionRef.namespace. Its credentials stay here. Claims and secrets are not for them, nor is what Spark does. An
-    entry for this namespace itself narrows what its own resources may use. Without this field, none."""
+    """The other namespaces whose ConsumerGroupPauses, OffsetResets and OffsetResetPolicies may use this connection,
+    through connectionRef.namespace. The connection's credentials stay in this namespace. Other namespaces can't use
+    claims, secrets or whatever needs Spark. An entry for this namespace itself narrows what its own resources may use.
+    Without this field, none."""
 
     quota: QuotaSpec | None = None
-    """How much resets may do. Without this field, what the operator has as default (operator.quota of the chart), or
-    else as much as they like; an empty object limits nothing."""
+    """How much resets may do. Without this field, the operator's default applies (operator.quota of the chart); if it
+    has none, resets are not limited. An empty object limits nothing."""
 
 
 class KafkaConnectionSpec(SpecModel):
@@ -211,32 +212,33 @@ class KafkaConnectionSpec(SpecModel):
     """How Tidegate authenticates to the brokers. Without this field it does not authenticate."""
 
     properties: Properties = Field(default_factory=dict)
-    """Settings of the Kafka client, from a list of those that cannot redirect a connection or change its identity. All
-    values are strings, times are whole milliseconds."""
+    """Settings of the Kafka client. Only settings that cannot redirect a connection or change its identity are allowed.
+    All values are strings; times are whole milliseconds."""
 
     control_topic: ControlTopicSpec = ControlTopicSpec()
     """The topics through which Tidegate controls managed consumers."""
 
     schema_registry: SchemaRegistrySpec | None = None
-    """The schema registry by which resets decode the values of records, where a reset.to.record.valueSchema names a
-    subject of it."""
+    """The schema registry with which resets decode the values of records, if a reset.to.record.valueSchema names a
+    subject of the registry."""
 
     audit: AuditSpec | None = None
     """The topic in which Tidegate records each change of committed offsets that it makes through this connection: who
-    requested and approved it, by which plan, and the offsets before and after it. With an empty object the topic is
-    __tidegate_audit; without this field nothing is recorded."""
+    requested and approved the change, by which plan it was made, and the offsets before and after it. With an empty
+    object, the topic is __tidegate_audit. Without this field, nothing is recorded."""
 
     connect: ConnectClusters = ()
-    """The Kafka Connect clusters whose sink connectors ConsumerGroupPauses may stop through this connection, where
+    """The Kafka Connect clusters whose sink connectors ConsumerGroupPauses may stop through this connection, if
     allow.groups allows the connector's consumer group. Without this field, none."""
 
     observe: StrictBool = False
-    """Whether Tidegate only looks at this cluster: resets stop at their plans, pauses pause nothing, and policies warn
-    but keep, restore and inject nothing. What was begun before is finished."""
+    """If true, Tidegate only looks at this cluster: resets stop at their plans, pauses pause nothing, and policies warn
+    but keep, restore and inject nothing. What had begun before is finished."""
 
     freeze: FreezeSpec | None = None
-    """While it is here nothing new begins through this connection: no reset, pause, mirror, restored offset or new
-    partition's start. What runs goes on to its end, and what is held stays held."""
+    """While this field is set, nothing new begins through this connection: no reset, pause or mirror is begun, no
+    offset is restored, and no new partition gets a start. What is already running continues to its end, and existing
+    holds stay."""
 
     allow: AllowSpec | None = None
     """What the resources of this namespace, and of those that are listed, may use through this connection. Without this
@@ -297,9 +299,9 @@ class CapabilityStatus(ResourceModel):
     """Whether the brokers accept offsets for one kind of group from outside it."""
 
     groups: GroupKind
-    """The kind of group: Empty are groups without members, the others are running groups by the protocol of their
-    members; Consumer is that of KIP-848. Tidegate itself resets no Streams groups, because their state would not
-    follow."""
+    """The kind of group. Empty means groups without members. The other kinds are running groups, by the protocol of
+    their members; Consumer is the protocol of KIP-848. Tidegate itself resets no Streams groups, because their state
+    would not follow the offsets."""
 
     support: Support
     """Whether they can be reset. A reset is refused only with Unsupported. NotOffered says that the brokers have no
@@ -316,7 +318,7 @@ class CapabilitiesStatus(ResourceModel):
     """What the brokers allow."""
 
     resettable: str
-    """The kinds of group whose offsets can be reset, in one line; with a question mark where that is not known."""
+    """The kinds of group whose offsets can be reset, in one line. A question mark means that it is not known."""
 
     resets: Annotated[tuple[CapabilityStatus, ...], Field(max_length=16), list_map("groups")] = ()
     """The same by kind of group, with the reason."""
@@ -335,8 +337,8 @@ class ConnectionStatus(StatusModel):
     """What the brokers can do."""
 
     capabilities: CapabilitiesStatus | None = None
-    """What the brokers allow, by their versions, or as was probed with groups of Tidegate's own. It is checked again
-    every few minutes."""
+    """What the brokers allow, according to their versions or to probes with groups of Tidegate's own. It is checked
+    again every few minutes."""
 
     conditions: Conditions = ()
     """Ready is True when the cluster was reached with the settings of this generation. Reconciling and Stalled are

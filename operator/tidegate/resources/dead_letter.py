@@ -20,6 +20,6 @@ class DeadLetterSpec(ResourceModel):
     """A dead-letter topic."""
 
     topic: DeadLetterTopicName
-    """The topic's name, in the same Kafka cluster. It has to exist, and the KafkaConnection has to allow it in
-    allow.deadLetterTopics. A record is copied to the partition with the number of its own, or with that number modulo
-    the topic's partitions where there are fewer."""
+    """The topic's name, in the same Kafka cluster. The topic has to exist, and the KafkaConnection has to allow it in
+    allow.deadLetterTopics. A record is copied to the partition with the same number as its own; if this topic has fewer
+    partitions, to that number modulo how many it has."""

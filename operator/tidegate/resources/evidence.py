@@ -28,17 +28,18 @@ class EvidenceSpec(ResourceModel):
     """What is gathered about a plan for whoever approves it."""
 
     level: EvidenceLevel = EvidenceLevel.AUTO
-    """How much is gathered. Counts are records by time, from the brokers' time index, without reading any. Records
-    reads them by Spark, for bytes, different keys, and a few samples around each target; without Spark it gathers
-    counts. Auto means Records where approval is Manual, and None where it is Automatic."""
+    """How much is gathered. Counts gathers the numbers of records by time from the brokers' time index, without reading
+    any record. Records also reads records with Spark, for their bytes, the number of different keys, and a few samples
+    around each target; without Spark it gathers the same as Counts. Auto means Records if approval is Manual, and None
+    if it is Automatic."""
 
     show_values: StrictBool = False
-    """Whether the beginnings of the samples' keys and values are stored in the plan's ConfigMap and shown. Otherwise
-    their sizes and salted digests are."""
+    """If true, the beginnings of the samples' keys and values are stored in the plan's ConfigMap and shown. Otherwise,
+    their sizes and salted digests are stored and shown instead."""
 
     max_records: Annotated[StrictInt, Field(ge=1, le=1_000_000_000)] = 1_000_000
-    """How many records are read at most, spread over all that would be replayed or skipped. Where there are more, bytes
-    are estimated and different keys are a lower bound, and the plan says so."""
+    """The maximum number of records to read, spread over all that would be replayed or skipped. If there are more, the
+    bytes are estimated, the number of different keys is a lower bound, and the plan says so."""
 
     timeout: PositiveDuration = parse_duration("1m")
     """How long gathering may take. What was gathered by then is kept, and the plan says what is missing."""

@@ -49,9 +49,9 @@ class LatestSpec(ResourceModel):
             )
         ),
     ] = None
-    """The age up to which a new partition is read from its start, such as 1h, by consumers with the agent and without;
-    older ones begin as the consumers are configured. A partition whose age is not known counts as young. The rule is
-    off without this field, and with -1."""
+    """The age, such as 1h, up to which consumers read a new partition from its start, with and without the agent. In
+    older partitions they begin where their configuration says. A partition whose age is not known counts as young.
+    Without this field, and with -1, the rule is off."""
 
 
 class NewPartitions(StrEnum):
@@ -105,15 +105,15 @@ class DiscoverySpec(ResourceModel):
     """FLIP-288."""
 
     interval: Interval = parse_duration("200ms")
-    """How often to look for new partitions. 0s or a negative value, such as -1, turns it off."""
+    """How often to look for new partitions. 0s or a negative value, such as -1, turns discovery off."""
 
     new_partitions: NewPartitions = NewPartitions.EARLIEST
-    """Where partitions found after the first discovery are read from: their start, their end, or wherever the
-    consumers' own setting says."""
+    """Where the group begins to read partitions found after the first discovery: earliest means their start, latest
+    their end, and none wherever the consumers' own setting says."""
 
     repair: Repair = Repair.BACKFILL
-    """What to do where a consumer without the agent was faster and began at the end. Backfill resets that partition to
-    its start, Report only reports it."""
+    """What to do if a consumer without the agent was faster and began at the end of a partition. Backfill resets the
+    partition to its start; Report only reports it."""
 
 
 LabelValue = Annotated[
@@ -226,20 +226,20 @@ class ConsumersSpec(ResourceModel):
     """Which pods of this namespace are the group's consumers."""
 
     format: ConsumerFormat = ConsumerFormat.PYTHON
-    """How the settings reach the consumers. Python and Java load Tidegate's agent for that language into the process,
-    and Auto offers both, of which each process takes its own. Spring, Quarkus and Connect bring no agent: they set the
-    environment from which these frameworks of Java build the consumer's configuration."""
+    """How the settings reach the consumers. Python and Java load Tidegate's agent for that language into the process.
+    Auto offers both agents, and each process takes the one for its language. Spring, Quarkus and Connect load no agent:
+    they set the environment from which these Java frameworks build the consumer's configuration."""
 
     containers: Annotated[
         tuple[ContainerName, ...],
         Field(max_length=16),
         unique("must not repeat a container: remove the second one"),
     ] = ()
-    """The containers that get them. Without this field, each pod's main container, which is the one that the annotation
+    """The containers that get the settings. Without this field, each pod's main container: the one that the annotation
     kubectl.kubernetes.io/default-container names, or else the first."""
 
     rollout: Rollout = Rollout.RESTART
-    """When running consumers get a changed setting. Restart evicts their pods one by one, as their disruption budgets
+    """When running consumers get changed settings. Restart evicts their pods one by one, as their disruption budgets
     allow, and waits for each replacement; the workload itself is not changed. WhenNext waits until pods are replaced
     anyway."""
 
@@ -251,11 +251,11 @@ class RetentionSpec(ResourceModel):
     """Keeps the offsets of a group without members from expiring."""
 
     warn_before: Duration = parse_duration("24h")
-    """How long before the offsets of an unguarded group expire an Event says so."""
+    """How long before the offsets of an unguarded group expire a warning Event is written."""
 
 
 class NewPartition(ResourceModel):
-    """One partition."""
+    """A new partition."""
 
     topic: str
     """The topic's name."""
@@ -268,22 +268,22 @@ class NewPartition(ResourceModel):
 
 
 class DiscoveredTopic(ResourceModel):
-    """One topic."""
+    """A topic that was discovered."""
 
     name: str
     """The topic's name."""
 
     topic_id: str
-    """Its id, which distinguishes a topic that was created again from the earlier one."""
+    """The topic's id. It distinguishes a topic that was created again from the earlier one."""
 
     initial: Count
     """Partitions below this number were there at the first discovery."""
 
     settled: Count
-    """Partitions below this number are taken care of."""
+    """Partitions below this number are settled: their start has been taken care of."""
 
     before: str | None = None
-    """The id of the earlier topic of this name."""
+    """The id of the earlier topic with this name."""
 
 
 MAX_NEWEST: Final = 20
@@ -300,8 +300,8 @@ class DiscoveryStatus(ResourceModel):
     selection: (
         Annotated[tuple[Annotated[str, described("A topic's name or pattern.")], ...], Field(max_length=100)] | None
     ) = None
-    """Not written any more: the policy's memory has it, a ConfigMap named after the policy. It is read where an earlier
-    version has written it."""
+    """No longer written: the policy's memory has it, a ConfigMap named after the policy. What an earlier version has
+    written here is still read."""
 
     assigned: Count | None = None
     """How many partitions have an owner."""
@@ -313,24 +313,24 @@ class DiscoveryStatus(ResourceModel):
     """How many new partitions had their start committed before they had an owner."""
 
     began_at_end: Count | None = None
-    """How many new partitions an owner had begun at the end before their start was committed."""
+    """How many new partitions an owner had begun to read at the end before their start was committed."""
 
     backfilled: Count | None = None
     """How many of these were reset to their start."""
 
     newest: Annotated[tuple[NewPartition, ...], Field(max_length=MAX_NEWEST)] = ()
-    """The partitions that were last found, the newest first."""
+    """The partitions that were found last, the newest first."""
 
     topics: Annotated[tuple[DiscoveredTopic, ...], Field(max_length=MAX_DISCOVERED_TOPICS)] = ()
-    """Not written any more: the policy's memory has it, a ConfigMap named after the policy. It is read where an earlier
-    version has written it."""
+    """No longer written: the policy's memory has it, a ConfigMap named after the policy. What an earlier version has
+    written here is still read."""
 
 
 class RetentionStatus(ResourceModel):
     """How long the group's committed offsets are kept."""
 
     state: str | None = None
-    """The group's state, in Kafka's words."""
+    """The group's state, as Kafka names it."""
 
     expires_at: Timestamp | None = None
     """When the first of the group's offsets would expire if nothing were done."""
@@ -340,7 +340,7 @@ class RetentionStatus(ResourceModel):
     earliest time that is consistent with the observations."""
 
     guarded: StrictBool = False
-    """Whether Tidegate keeps them from expiring."""
+    """Whether Tidegate keeps the group's offsets from expiring."""
 
     offsets: Count | None = None
     """How many of the group's offsets are guarded, in the topics of this policy."""
@@ -359,13 +359,13 @@ MAX_AGENT_VERSIONS: Final = 20
 
 
 class AgentVersion(ResourceModel):
-    """An image that pods have their agent from."""
+    """An image from which pods have their agent."""
 
     image: str
-    """Its name, as the pods have it."""
+    """The image's name, as the pods have it."""
 
     pods: Count
-    """How many pods."""
+    """How many pods have their agent from it."""
 
 
 class InjectionStatus(ResourceModel):
@@ -385,13 +385,13 @@ class InjectionStatus(ResourceModel):
     """How many of them have an older setting, or none."""
 
     refused: Count | None = None
-    """How many of them can't have it. The condition Injected says why."""
+    """How many of them can't get the setting. The condition Injected says why."""
 
     versions: Annotated[tuple[AgentVersion, ...], Field(max_length=MAX_AGENT_VERSIONS)] = ()
-    """The images that the pods with the setting have their agent from, until they are replaced."""
+    """The images from which the pods with the setting have their agent, until these pods are replaced."""
 
     stale_before: Count | None = None
-    """How many were stale when the last one was evicted."""
+    """How many pods were stale when the last one was evicted."""
 
     futile: Count | None = None
     """How many evictions in a row resulted in no pod with the setting."""

@@ -17,7 +17,8 @@ class FreezeSpec(ResourceModel):
     """Why nothing new may begin."""
 
     by: Annotated[str, Field(min_length=1, max_length=256)] | None = None
-    """Who says so. tidegate freeze writes the name by which the API server knows its caller."""
+    """Who froze the connection. The command tidegate freeze writes the name by which the API server knows its
+    caller."""
 
     since: Timestamp | None = None
-    """Since when."""
+    """Since when the connection is frozen."""

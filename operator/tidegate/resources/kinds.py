@@ -65,7 +65,7 @@ KINDS: Final = (
             Column(
                 "Resettable",
                 "string",
-                "The kinds of group whose offsets can be reset on these brokers; with a question mark where that is "
+                "The kinds of group whose offsets can be reset on these brokers; a question mark means that it is "
                 "not known.",
                 ".status.capabilities.resettable",
                 wide=True,
@@ -78,15 +78,15 @@ KINDS: Final = (
         "consumergrouppauses",
         "cgp",
         "ConsumerGroupPause pauses partitions of one consumer group: their owners read nothing from them and keep "
-        "their position. Deleting it, suspending it, or the time running out resumes them. Single partitions are "
-        "paused by Tidegate's agent in the consumers' processes; the method Scale needs no agent and pauses the whole "
-        "group.",
+        "their position. The partitions resume when the pause is deleted or suspended, or when its time is over. "
+        "Single partitions are paused by Tidegate's agent in the consumers' processes; the method Scale needs no agent "
+        "and pauses the whole group.",
         ConsumerGroupPauseSpec,
         PauseStatus,
         (
             Column("Group", "string", "The group whose partitions are paused.", ".spec.group"),
             Column("Phase", "string", "The phase of the pause.", ".status.phase"),
-            Column("Paused", "string", "How many partitions are paused, of how many.", ".status.paused"),
+            Column("Paused", "string", "How many partitions are paused, out of all.", ".status.paused"),
             Column("Resumes", "string", "When the partitions resume by themselves.", ".status.resumesAt"),
             Column("Reason", "string", "Why they are paused.", ".spec.reason"),
         ),
@@ -135,7 +135,7 @@ KINDS: Final = (
         "offsetresets",
         "ors",
         "OffsetReset moves the committed offsets of one consumer group, or of a fleet of groups, to a target. It runs "
-        "once, as a Job does, and its status says what came of it. It does not belong in Git: keep an "
+        "once, as a Job does, and its status says how it ended. It does not belong in Git: keep an "
         "OffsetResetPolicy there.",
         OffsetResetSpec,
         OffsetResetStatus,
@@ -147,7 +147,7 @@ KINDS: Final = (
             Column("Partitions", "integer", "How many partitions the plan has.", ".status.plan.partitions"),
             Column("Replayed", "integer", "How many records the group reads again.", ".status.plan.recordsReplayed"),
             Column("Skipped", "integer", "How many records the group skips.", ".status.plan.recordsSkipped"),
-            Column("Replay", "string", "How far a replay that ends has come.", ".status.replay.progress", wide=False),
+            Column("Replay", "string", "How far a replay with an end has come.", ".status.replay.progress", wide=False),
             Column("Way", "string", "The strategy by which the offsets were changed.", ".status.way", wide=True),
             Column("Wave", "integer", "The wave of a fleet that was begun last.", ".status.fleet.wave", wide=True),
             Column(
@@ -176,12 +176,12 @@ KINDS: Final = (
         "offsetresetapprovals",
         "ora",
         "OffsetResetApproval lets the plan of an OffsetReset with approval Manual be applied: exactly the plan whose "
-        "digest it names. Who may create it is a right of its own.",
+        "digest it names. Creating one is a permission of its own.",
         OffsetResetApprovalSpec,
         OffsetResetApprovalStatus,
         (
             Column("Reset", "string", "The OffsetReset whose plan is approved.", ".spec.reset"),
-            Column("Approver", "string", "Who approves it.", ".spec.approver"),
+            Column("Approver", "string", "Who approves the plan.", ".spec.approver"),
             Column(
                 "Effective",
                 "string",
@@ -208,11 +208,11 @@ KINDS: Final = (
         OffsetBackupStatus,
         (
             Column("Schedule", "string", "How often a backup is due.", ".spec.schedule"),
-            Column("Suspend", "boolean", "Whether no backups are taken for now.", ".spec.suspend"),
-            Column("Last", "date", "When the newest backup had been read.", ".status.last.takenAt"),
+            Column("Suspend", "boolean", "Whether backups are suspended.", ".spec.suspend"),
+            Column("Last", "date", "When all offsets of the newest backup had been read.", ".status.last.takenAt"),
             Column("Groups", "integer", "How many groups the newest backup has.", ".status.last.groups"),
             Column("Ready", "string", "Whether backups are taken as the resource asks for.", _READY),
-            Column("Offsets", "integer", "How many offsets it has.", ".status.last.partitions", wide=True),
+            Column("Offsets", "integer", "How many offsets that backup has.", ".status.last.partitions", wide=True),
             Column("Next", "string", "When the next backup is due.", ".status.next", wide=True),
             Column("Failures", "integer", "How many attempts in a row have failed.", ".status.failures", wide=True),
             Column("Path", "string", "The folder with the newest backup.", ".status.last.path", wide=True),
@@ -235,28 +235,28 @@ KINDS: Final = (
         OffsetMirrorSpec,
         OffsetMirrorStatus,
         (
-            Column("Source", "string", "The KafkaConnection to the cluster that is copied from.", ".spec.source.name"),
-            Column("Target", "string", "The KafkaConnection to the cluster that is copied to.", ".spec.target.name"),
-            Column("InSync", "string", "How many partitions are in sync, of how many.", ".status.inSync"),
+            Column("Source", "string", "The connection to the cluster that is copied from.", ".spec.source.name"),
+            Column("Target", "string", "The connection to the cluster that is copied to.", ".spec.target.name"),
+            Column("InSync", "string", "How many partitions are in sync, out of all.", ".status.inSync"),
             Column("Lag", "integer", "How many offsets the copies lag.", ".status.lag.records"),
             Column("Ready", "string", "Whether all topics are copied and in sync.", _READY),
-            Column("Counted", "date", "When that was counted.", ".status.at"),
+            Column("Counted", "date", "When the copies were last counted.", ".status.at"),
             Column(
                 "Seconds",
                 "integer",
-                "The longest time since a copy had all that the source had then.",
+                "The longest time since a copy last had all that the source had.",
                 ".status.lag.seconds",
                 wide=True,
             ),
             Column(
                 "Drifted",
                 "string",
-                "Whether a copy has something at an offset that is not the source's.",
+                "Whether a copy has something at an offset that differs from the source.",
                 '.status.conditions[?(@.type=="Drifted")].status',
                 wide=True,
             ),
             Column("Groups", "integer", "How many groups are carried over.", ".status.groups.carried", wide=True),
-            Column("InUse", "integer", "How many are in use at the target.", ".status.groups.inUse", wide=True),
+            Column("InUse", "integer", "How many groups are in use at the target.", ".status.groups.inUse", wide=True),
             Column(
                 "Reason",
                 "string",

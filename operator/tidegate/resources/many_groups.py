@@ -13,14 +13,14 @@ MAX_WORST: Final = 10
 
 
 class TroubledGroup(ResourceModel):
-    """One group."""
+    """A group that something is wrong with."""
 
     group: str
     """The group's id."""
 
     reason: str
-    """What is wrong, as the condition Retained or RecordStuck would say it of the group alone; LookFailed where it
-    could not be looked at."""
+    """What is wrong: the reason that the condition Retained or RecordStuck would have for this group alone, or
+    LookFailed if the group could not be looked at."""
 
     expires_at: Timestamp | None = None
     """When the first of its offsets would expire if nothing were done."""
@@ -33,32 +33,32 @@ class ManyGroupsStatus(ResourceModel):
     """The groups of a policy with groups. The rest of them is in the metrics, and in tidegate groups --retention."""
 
     selected: Count
-    """How many groups are selected by groups, without exclude, and allowed by the KafkaConnection."""
+    """How many groups are selected by groups, not left out by exclude, and allowed by the KafkaConnection."""
 
     overridden: Count
-    """Of how many of them something is kept by a more specific policy instead."""
+    """For how many of them a more specific policy keeps something instead of this one."""
 
     troubled: Count
-    """How many of them something is wrong with."""
+    """How many of them have something wrong with them."""
 
     worst: Annotated[tuple[TroubledGroup, ...], Field(max_length=MAX_WORST)] = ()
-    """The ten of those that need somebody most, the worst first."""
+    """The ten of them that most need attention, the worst first."""
 
 
 class Overlap(ResourceModel):
-    """Another policy that asks for the same, of groups that both select."""
+    """Another policy that asks for the same, for groups that both policies select."""
 
     policy: str
-    """Its name."""
+    """The other policy's name."""
 
     part: str
-    """What both ask for: discovery, which includes latest, retention, or stuckRecords."""
+    """What both ask for: discovery (which includes latest), retention, or stuckRecords."""
 
     groups: Count
-    """Of how many groups."""
+    """For how many groups both ask for it."""
 
     example: str
-    """The first of them."""
+    """The first of these groups."""
 
 
 Overlaps = Annotated[tuple[Overlap, ...], Field(max_length=MAX_WORST)]

@@ -21,13 +21,13 @@ class MirrorJob(ResourceModel):
     """The job that copies, where that is not the operator itself."""
 
     name: str
-    """The name of the SparkApplication. Each start has another one, and tasks of others end by themselves."""
+    """The name of the SparkApplication. Each start has another name, and tasks of earlier starts end on their own."""
 
     tasks: Count
     """How many tasks share the partitions."""
 
     heard: Count = 0
-    """Of how many tasks something was heard within the last ten seconds."""
+    """How many tasks reported within the last ten seconds."""
 
     message: str = ""
-    """What keeps the job from running, or the tasks from copying, where something does."""
+    """What keeps the job from running, or the tasks from copying, if anything does."""

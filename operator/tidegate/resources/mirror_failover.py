@@ -19,15 +19,15 @@ class FailoverSpec(ResourceModel):
     """That the copying ends for good, so that the copies can be written by others."""
 
     accept_loss: StrictBool = False
-    """Whether it ends although the copies lack records of the source, or the source does not answer. False: it is
-    waited until the copies have all of them."""
+    """If true, the copying ends even if the copies lack records of the source, or if the source does not answer. If
+    false, it does not end until the copies have all records."""
 
 
 class MirrorRef(ResourceModel):
     """An OffsetMirror of the same namespace."""
 
     name: Annotated[str, Field(min_length=1, max_length=253)]
-    """Its name."""
+    """The OffsetMirror's name."""
 
 
 class FailoverPhase(StrEnum):
@@ -49,7 +49,8 @@ class FailedOverTopic(ResourceModel):
         tuple[Annotated[int, described("By partition, the offset after the last that was copied.")], ...],
         Field(max_length=100_000),
     ]
-    """Where the copies of its partitions ended; 0 for one that was never copied. Empty where the copy was deleted."""
+    """Where the copies of its partitions ended; 0 for a partition that was never copied. Empty if the copy was
+    deleted."""
 
     lacks: (
         Annotated[
@@ -58,33 +59,33 @@ class FailedOverTopic(ResourceModel):
         ]
         | None
     ) = None
-    """What was not copied. Absent where that is not known: unknown says why, or the source did not answer."""
+    """How much was not copied. Absent if that is not known: either the source did not answer, or unknown says why."""
 
     message: str = ""
     """What is wrong with the copy."""
 
     unknown: str = ""
-    """Why it is not known what was not copied, where the source answered."""
+    """Why it is not known what was not copied, although the source answered."""
 
 
 class MirrorFailover(ResourceModel):
     """The end of the copying."""
 
     phase: FailoverPhase
-    """How far it is."""
+    """How far the failover has come."""
 
     fence_id: Count
     """The id of the producer that marks the ends of the copies."""
 
     at: Timestamp | None = None
-    """When it was done."""
+    """When the failover was done."""
 
     source_answered: StrictBool = False
-    """Whether the source told where its logs end, after the copying had ended."""
+    """Whether, after the copying had ended, the source reported where its logs end."""
 
     not_copied: Count | None = None
-    """How many offsets the source had beyond the ends of the copies, in all. Absent where that is not known of every
-    topic: then it is at least what the topics lack of which it is known."""
+    """How many offsets the source had beyond the ends of the copies, in all. Absent if that is not known for every
+    topic: then the number is at least the sum for the topics for which it is known."""
 
     topics: Annotated[tuple[FailedOverTopic, ...], Field(max_length=MOST_TOPICS), list_map("name")] = ()
-    """Where the copies ended; while the phase is Fencing, of those topics that are done."""
+    """Where the copies ended. While the phase is Fencing, only for topics that are done."""

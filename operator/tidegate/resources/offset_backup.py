@@ -71,46 +71,47 @@ class OffsetBackupSpec(SpecModel):
         ]
         | None
     ) = None
-    """The groups, or patterns of them, of those that the connection allows. Without this field, all that it allows."""
+    """The groups to back up, as names or patterns with '*', out of those that the connection allows. Without this
+    field, all groups that it allows."""
 
     schedule: Schedule
-    """How often, such as 1h. Backups are due at its multiples since 1970-01-01T00:00:00Z."""
+    """The interval of the backups, such as 1h. Backups are due at multiples of it since 1970-01-01T00:00:00Z."""
 
     storage: BackupStorage
-    """Where the backups are kept. Exactly one member is set. Each OffsetBackup writes below a folder of its own
+    """Where the backups are kept. Set exactly one of its fields. Each OffsetBackup writes below a folder of its own
     there."""
 
     keep: KeepSpec | None = None
-    """Which backups of this OffsetBackup are kept when new ones are taken. Without this field, all of them. The newest
-    is never removed."""
+    """Which backups of this OffsetBackup are kept when new ones are taken. Without this field, all backups are kept.
+    The newest one is never removed."""
 
     spark: SparkSpec | None = None
-    """How Spark applications that take backups run. Absent fields have the chart's defaults."""
+    """How Spark applications that take backups run. The chart's defaults apply to fields that are absent."""
 
     suspend: StrictBool = False
-    """Whether no backups are taken for now. One that is being taken is ended. What was written stays."""
+    """If true, no backups are taken for now. A backup that is being taken is ended. What was written stays."""
 
 
 class BackupStatus(ResourceModel):
     """One backup."""
 
     due: Timestamp
-    """When it was due."""
+    """When the backup was due."""
 
     taken_at: Timestamp
-    """When all offsets had been read. A restore with an at of this time or later finds it."""
+    """When all offsets had been read. A restore whose at is this time or later finds this backup."""
 
     path: str
-    """The folder with its Parquet."""
+    """The folder with its Parquet files."""
 
     groups: Count
     """How many groups it has."""
 
     partitions: Count
-    """How many committed offsets."""
+    """How many committed offsets it has."""
 
     bytes: Count
-    """The size of its Parquet."""
+    """The size of its Parquet files."""
 
     unread: Count
     """How many groups could not be read. The manifest names them."""
@@ -120,17 +121,17 @@ class OffsetBackupStatus(StatusModel):
     """The state of the backups."""
 
     since: Timestamp | None = None
-    """When they were first requested, or last resumed."""
+    """When backups were first requested, or last resumed."""
 
     last: BackupStatus | None = None
-    """The newest one."""
+    """The newest backup."""
 
     backups: Annotated[tuple[BackupStatus, ...], Field(max_length=MOST_LISTED)] = ()
-    """The backups in the current storage that this version or a later one has taken and that spec.keep keeps, the
-    newest first, at most 100. There may be older ones in the storage."""
+    """The backups in the current storage that this version or a later one has taken, and that spec.keep keeps: the
+    newest first, at most 100. The storage may have older ones as well."""
 
     next: Timestamp | None = None
-    """When the next one is due. Absent while one is being taken."""
+    """When the next backup is due. Absent while one is being taken."""
 
     missed: Count | None = None
     """How many due times before the newest attempt passed without a backup being taken."""
@@ -142,6 +143,6 @@ class OffsetBackupStatus(StatusModel):
     """The newest launch of a job, by the name of its SparkApplication."""
 
     conditions: Conditions = ()
-    """Ready is True while backups are taken as this generation asks for, and while that is suspended. Reconciling and
+    """Ready is True while backups are taken as this generation asks for, and while they are suspended. Reconciling and
     Stalled are present while they are true. BackedUp is True while the newest backup has all groups and is no older
     than two intervals of the schedule."""

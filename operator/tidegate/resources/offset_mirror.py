@@ -37,8 +37,8 @@ class MirroredTopics(ResourceModel):
     """Which topics are copied."""
 
     include: TopicPatterns
-    """The topics, or patterns of them, of those that both connections allow. Internal topics, whose names begin with
-    '__', are never copied."""
+    """The topics to copy, as names or patterns with '*', out of those that both connections allow. Internal topics,
+    whose names begin with '__', are never copied."""
 
     exclude: (
         Annotated[
@@ -48,7 +48,7 @@ class MirroredTopics(ResourceModel):
         ]
         | None
     ) = None
-    """Topics, or patterns of them, that are left out."""
+    """Topics to leave out, as names or patterns with '*'."""
 
 
 MirrorInterval = Annotated[
@@ -67,10 +67,10 @@ class MirroredGroups(ResourceModel):
         Field(min_length=1, max_length=100),
         unique("must not repeat a group: remove the second one"),
     ]
-    """The groups, or patterns of them, of those that both connections allow."""
+    """The groups to carry over, as names or patterns with '*', out of those that both connections allow."""
 
     exclude: Excluded | None = None
-    """Groups, or patterns of them, that are left out."""
+    """Groups to leave out, as names or patterns with '*'."""
 
     interval: MirrorInterval = parse_duration("60s")
     """How often the offsets are carried over."""
@@ -80,8 +80,8 @@ class SeedSpec(ResourceModel):
     """How a partition is begun at the target."""
 
     max_fill: Annotated[StrictInt, Field(ge=0, le=100_000_000_000)] = 100_000_000
-    """How many offsets before the source's first record are filled at the target, at most, for a partition. The target
-    has to write so many empty records, and deletes them at once. Partitions that need more are not copied."""
+    """The maximum number of offsets before the source's first record that are filled at the target, per partition. The
+    target has to write that many empty records, and deletes them at once. Partitions that need more are not copied."""
 
 
 class ParitySpec(ResourceModel):
@@ -95,7 +95,7 @@ class RateLimit(ResourceModel):
     """How fast records are copied."""
 
     bytes_per_second: Annotated[StrictInt, Field(ge=1_000, le=10_000_000_000)]
-    """How many bytes of record batches are written a second, in all, as they are compressed."""
+    """How many bytes of record batches, as they are compressed, are written per second in all."""
 
 
 _ELSEWHERE: Final = immutable("the target's log belongs to this pair of clusters; create another OffsetMirror")
@@ -119,12 +119,12 @@ class OffsetMirrorSpec(SpecModel):
     """Which groups' committed offsets are carried over. Without this field, none."""
 
     engine: MirrorEngine = MirrorEngine.DIRECT
-    """What copies. Direct: the operator's leading replica. Spark: a SparkApplication that runs for as long as the
-    mirror copies; all but the copying stays with the operator. It can be changed at any time."""
+    """What copies the records. Direct: the operator's leading replica. Spark: a SparkApplication that runs for as long
+    as the mirror copies; the operator does everything else. It can be changed at any time."""
 
     spark: SparkSpec | None = None
-    """How the SparkApplication runs, where engine is Spark. What is absent comes from the chart's defaults, but for the
-    number of executors: without one it grows with the partitions, up to 20."""
+    """How the SparkApplication runs if engine is Spark. The chart's defaults apply to fields that are absent, except
+    for the number of executors: if it is absent, it grows with the number of partitions, up to 20."""
 
     seed: SeedSpec = SeedSpec()
     """How a partition is begun at the target."""
@@ -133,22 +133,23 @@ class OffsetMirrorSpec(SpecModel):
     """How the copies are compared with the source, at places that are chosen at random."""
 
     on_drift: OnDrift = OnDrift.STOP
-    """What is done with a partition whose copy has something at an offset that is not the source's. Stop: nothing is
-    written to it any more, until its topic is deleted at the target and copied again from its start."""
+    """What is done with a partition whose copy has something at an offset that differs from the source. Stop: nothing
+    more is written to the copy until its topic is deleted at the target and copied again from its start."""
 
     rate_limit: RateLimit | None = None
     """How fast records are copied. Without this field, as fast as possible."""
 
     suspend: StrictBool = False
-    """Whether nothing is copied or carried over for now, as after a failover. It goes on from where the target ends."""
+    """If true, nothing is copied or carried over for now, as after a failover. Later, copying continues from where the
+    target ends."""
 
     failover: FailoverSpec | None = None
-    """That copying has to end for good, and the copies may be written by others afterwards. Until status.failover.phase
-    is Fencing, the field can be removed again; afterwards the mirror never copies again. It goes before suspend."""
+    """Ends the copying for good, so that others may write the copies afterwards. It can be removed again until
+    status.failover.phase is Fencing; after that, the mirror never copies again. It takes precedence over suspend."""
 
     failback_from: Annotated[MirrorRef | None, immutable(_ONE_ORIGIN)] = None
-    """An OffsetMirror in the other direction that has failed over. What its source has, and was copied, is taken as
-    the beginning of the copy: only what was written since is copied. It cannot be changed, added or removed."""
+    """An OffsetMirror in the other direction that has failed over. What it had copied from its source is taken as the
+    beginning of the copy: only what was written since is copied. It cannot be changed, added or removed."""
 
     former_producer_ids: (
         Annotated[
@@ -158,8 +159,8 @@ class OffsetMirrorSpec(SpecModel):
         ]
         | None
     ) = None
-    """Producer ids that an OffsetMirror of the same copies had which was deleted, or whose status was lost: what they
-    wrote at the target is the copy, as far as it agrees with the source."""
+    """Producer ids of an earlier OffsetMirror of the same copies that was deleted, or whose status was lost. What was
+    written at the target with these ids counts as the copy, as far as it agrees with the source."""
 
     transitions: ClassVar[tuple[Transition, ...]] = (
         Transition(
@@ -212,23 +213,23 @@ class MirroredTopicStatus(ResourceModel):
     """How many partitions are copied."""
 
     seeded: bool = False
-    """Whether all of its partitions had what the source has at the same time once."""
+    """Whether all of its partitions were once in sync at the same time."""
 
     state: CopyState
-    """The state of the partition that is worst."""
+    """The state of the partition in the worst state."""
 
     lag: Count | None = None
     """The difference between the source's last stable offsets and the ends of the copies, in all. Absent where that is
     not known."""
 
     writers: Annotated[tuple[Annotated[int, described("A producer id.")], ...], Field(max_length=1000)] | None = None
-    """The producer ids that the ends of its copies were written with, or are about to be. Absent until that is known of
-    each."""
+    """The producer ids with which the ends of its copies were written, or are about to be written. Absent until they
+    are known for each copy."""
 
     adopted: Annotated[
         tuple[Annotated[int, described("By partition, the offset up to which it is.")], ...], Field(max_length=100_000)
     ] = ()
-    """Up to where what the target has is taken as the beginning of the copy, whoever wrote it: see
+    """The offsets up to which the target's records are taken as the beginning of the copy, whoever wrote them: see
     spec.failbackFrom."""
 
 
@@ -251,7 +252,7 @@ class WorstPartition(ResourceModel):
     """The difference to the source's last stable offset. Absent where that is not known."""
 
     message: str = ""
-    """Why it does not get on, where it does not."""
+    """Why copying does not progress, if it does not."""
 
 
 class MirrorCounts(ResourceModel):
@@ -261,29 +262,29 @@ class MirrorCounts(ResourceModel):
     """How many partitions are copied."""
 
     in_sync: Count
-    """How many have what the source had ten seconds ago or later."""
+    """How many copies have all that the source had at some time in the last ten seconds."""
 
     seeding: Count
-    """How many have not yet had all that the source has."""
+    """How many copies have not yet had all that the source has."""
 
     lagging: Count
-    """How many had it once, and do not now."""
+    """How many copies had all of it once, but do not now."""
 
     stopped: Count
-    """How many are not written to until somebody does something, those that drifted included."""
+    """How many copies are not written to until somebody does something, including those that drifted."""
 
     drifted: Count
-    """How many have something at an offset that is not the source's."""
+    """How many copies have something at an offset that differs from the source."""
 
 
 class MirrorLag(ResourceModel):
     """The lag of the copies."""
 
     records: Count
-    """How many offsets, in all partitions of which both ends are known. Some of them may have no record."""
+    """How many offsets the copies lag, in all partitions of which both ends are known. Some may have no record."""
 
     seconds: Count | None = None
-    """The longest time since a copy had all that the source had then. Absent where one has not had it since the
+    """The longest time since a copy last had all that the source had. Absent if a copy has not had it since the
     operator began to look."""
 
 
@@ -291,16 +292,16 @@ class CarriedGroups(ResourceModel):
     """Groups whose offsets are carried over."""
 
     total: Count
-    """How many groups of the source have offsets of copied topics."""
+    """How many groups of the source have committed offsets for copied topics."""
 
     carried: Count
-    """How many have the same offsets at the target, or the ends of the copies where those are not as far yet."""
+    """How many groups have the same offsets at the target, or the ends of the copies if those are not as far yet."""
 
     in_use: Count
-    """How many are left alone because somebody else has committed or joined there."""
+    """How many groups are left alone because somebody else has committed or joined at the target."""
 
     failed: Count
-    """How many could not be carried over the last time."""
+    """How many groups could not be carried over the last time."""
 
     in_use_such_as: str = ""
     """One of those in use at the target."""
@@ -309,11 +310,11 @@ class CarriedGroups(ResourceModel):
     """Why one of them could not be carried over."""
 
     at: Timestamp
-    """When the newest carrying over ended."""
+    """When groups were last carried over."""
 
 
 class DifferentPlace(ResourceModel):
-    """An offset from which on a copy is not what the source has."""
+    """An offset from which on a copy differs from the source."""
 
     topic: str
     """The topic's name."""
@@ -344,7 +345,7 @@ class MirrorParity(ResourceModel):
     """When the newest place was compared."""
 
     different: Annotated[tuple[DifferentPlace, ...], Field(max_length=10)] = ()
-    """Places that differ. They are compared again, and removed from here where they no longer do."""
+    """Places that differ. They are compared again, and removed from here once they no longer differ."""
 
 
 class OffsetMirrorStatus(StatusModel):
@@ -360,23 +361,23 @@ class OffsetMirrorStatus(StatusModel):
     """The id of the cluster that is copied to."""
 
     producer_ids: Annotated[tuple[Annotated[int, described("A producer id.")], ...], Field(max_length=1000)] = ()
-    """The ids of the producers that all copies are written with, at the target. Without them a copy counts as somebody
-    else's. Those that no copy needs any more are removed."""
+    """The ids of the producers with which all copies at the target are written. If they are missing here, a copy counts
+    as somebody else's. Those that no copy needs any more are removed."""
 
     topics: Annotated[tuple[MirroredTopicStatus, ...], Field(max_length=MOST_TOPICS), list_map("name")] = ()
     """The topics that are copied."""
 
     in_sync: str | None = None
-    """How many partitions are in sync, of how many."""
+    """How many partitions are in sync, out of all."""
 
     partitions: MirrorCounts | None = None
     """The partitions by the state of their copies."""
 
     worst: Annotated[tuple[WorstPartition, ...], Field(max_length=10)] = ()
-    """The partitions that are worst: those that drifted or stopped, then those with the largest lag."""
+    """The partitions in the worst state: first those that drifted or stopped, then those with the largest lag."""
 
     lag: MirrorLag | None = None
-    """The lag of the copies. Absent where it is known of no partition."""
+    """The lag of the copies. Absent if it is not known for any partition."""
 
     groups: CarriedGroups | None = None
     """The groups whose offsets are carried over."""
@@ -385,14 +386,14 @@ class OffsetMirrorStatus(StatusModel):
     """What comparing the copies with the source has shown. Absent until they are being copied."""
 
     job: MirrorJob | None = None
-    """The job that copies. Absent where the operator copies itself, and once the job has been ended."""
+    """The job that copies. Absent if the operator itself copies, and once the job has been ended."""
 
     failover: MirrorFailover | None = None
-    """The end of the copying, once it has been asked for and nothing keeps it from ending."""
+    """The end of the copying. Present once the end has been asked for and nothing prevents it."""
 
     conditions: Conditions = ()
     """Ready is True while all topics are copied and in sync, while the mirror is suspended, and once it has failed
     over. Reconciling and Stalled are present while they are true. InSync is True while each copy has all that the
-    source had ten seconds ago or later; Seeding while one has not yet had all that the source has; Drifted while one
-    has something at an offset that is not the source's. Exclusive is False while
-    somebody else may write the copies, as far as the target's ACLs tell."""
+    source had at some time in the last ten seconds, Seeding while a copy has not yet had all that the source has, and
+    Drifted while a copy has something at an offset that differs from the source. Exclusive is False while somebody else
+    may write the copies, as far as the target's ACLs show."""

@@ -30,34 +30,37 @@ class _Groups(SpecModel):
     """The KafkaConnection through which the group is reached."""
 
     group: GroupId | None = None
-    """The id of the consumer group. Either this field is set, or groups."""
+    """The id of the consumer group. Set either this field or groups."""
 
     groups: GroupPatterns | None = None
-    """Instead of group, a fleet: the groups to reset, as names or patterns with '*', at most 1,000 groups. They are
-    looked up when the plan is made."""
+    """Instead of group, a fleet: the groups to reset, at most 1,000, as names or patterns with '*'. They are looked up
+    when the plan is made."""
 
     topics: TopicPatterns | None = None
-    """The topics to reset, as names or patterns with '*'. Without this field, those that the group subscribes to."""
+    """The topics to reset, as names or patterns with '*'. Without this field, the topics that the group subscribes
+    to."""
 
 
 class OffsetResetSpec(ResetOptions, _Groups):
-    """What is reset, and to where. Once the reset has begun it cannot be changed, but for suspend and
-    ttlAfterFinished."""
+    """What is reset, and to which target. Once the reset has begun, only suspend and ttlAfterFinished can be
+    changed."""
 
     spark: SparkSpec | None = None
-    """How the Spark application of this reset runs. Absent fields have the chart's defaults."""
+    """How the Spark application of this reset runs. The chart's defaults apply to fields that are absent."""
 
     suspend: StrictBool = False
-    """Whether the reset is kept from beginning, and an approved plan from being applied. A reset that changes offsets
-    already is not stopped by it: delete the resource to roll it back."""
+    """If true, the reset does not begin, and an approved plan is not applied. This does not stop a reset that is
+    already changing offsets: delete the resource to roll it back."""
 
     until: UntilSpec | None = None
-    """Where the replay ends, and where the group goes on then. It takes Tidegate's agent in every consumer that owns a
-    partition of the replay. Without this field, the group reads from the target to the end of the log and goes on."""
+    """Where the replay ends, and where the group continues after it. Every consumer that owns a partition of the replay
+    needs Tidegate's agent. Without this field, the group reads from the target to the end of the log and continues
+    there."""
 
     dead_letter: DeadLetterSpec | None = None
-    """Copies the records that the group skips to a dead-letter topic, in the transaction that skips them: either both
-    happen or neither. For resets that skip at most 10 offsets. A record that can't be copied is not skipped."""
+    """Copies the records that the group skips to a dead-letter topic. The copies and the skip are one transaction:
+    either both happen or neither does. This is for resets that skip at most 10 offsets. A record that can't be copied
+    is not skipped."""
 
     @rule(
         "has(self.group) != has(self.groups)",
@@ -68,7 +71,7 @@ class OffsetResetSpec(ResetOptions, _Groups):
 
     @rule(
         "!has(self.group) || !has(self.to.group) || self.to.group != self.group",
-        "to.group must name another group: this one already stands where it stands",
+        "to.group must name another group, not the one that is reset",
     )
     def _target_is_another_group(self) -> bool:
         return self.group is None or self.to.group != self.group
@@ -90,8 +93,8 @@ class OffsetResetSpec(ResetOptions, _Groups):
     @rule(
         "!has(self.groups) || (!has(self.to.cluster) && !has(self.to.configMap) && !has(self.to.backup) "
         "&& !has(self.evidence))",
-        "to.cluster, configMap, backup and evidence are for one group: use another target, or an OffsetReset with "
-        "group for each",
+        "to.cluster, configMap, backup and evidence are for one group: use another target, or one OffsetReset with "
+        "group for each group",
     )
     def _fleet_has_a_target_for_all(self) -> bool:
         return self.groups is None or (self.to.kind not in OF_ONE_GROUP and self.evidence is None)
@@ -100,7 +103,7 @@ class OffsetResetSpec(ResetOptions, _Groups):
         "!has(self.until) || (has(self.group) && self.engine != 'Spark' && !has(self.spark) && !has(self.to.record) "
         "&& !has(self.to.cluster) && !has(self.to.backup) && !has(self.to.undo))",
         "until is for one group, and for a reset that the operator carries out: remove it, or use group, engine Auto "
-        "or Direct, no spark, and another target than record, cluster, backup and undo",
+        "or Direct, no spark, and a target other than record, cluster, backup and undo",
     )
     def _replay_is_of_one_group(self) -> bool:
         if self.until is None:
@@ -112,9 +115,9 @@ class OffsetResetSpec(ResetOptions, _Groups):
         "!has(self.deadLetter) || (has(self.group) && has(self.partitions) && self.partitions.size() == 1 "
         "&& self.engine != 'Spark' && !has(self.spark) && !has(self.until) && (has(self.to.offset) "
         f"|| (has(self.to.shiftBy) && self.to.shiftBy > 0 && self.to.shiftBy <= {MOST_COPIED})))",
-        "deadLetter is for a reset that skips few records of one topic, and that the operator carries out: remove it, "
-        "or use group, one entry of partitions, target offset or a shiftBy from 1 to 10, engine Auto or Direct, and "
-        "neither spark nor until",
+        "deadLetter is for a reset that skips a few records of one topic, and that the operator carries out: remove "
+        "it, or use group, one entry of partitions, target offset or a shiftBy from 1 to 10, engine Auto or Direct, "
+        "and neither spark nor until",
     )
     def _few_records_are_copied(self) -> bool:
         if self.dead_letter is None:
@@ -127,7 +130,7 @@ class OffsetResetSpec(ResetOptions, _Groups):
     @rule(
         "!has(self.deadLetter) || !has(self.partitions) || "
         "self.partitions.all(each, each.topic != self.deadLetter.topic)",
-        "deadLetter.topic must be another topic than the one that is reset",
+        "deadLetter.topic must not be the topic that is reset",
     )
     def _dead_letters_go_elsewhere(self) -> bool:
         if self.dead_letter is None or self.partitions is None:
@@ -167,21 +170,22 @@ def parse_offset_reset(body: Mapping[str, Any]) -> OffsetResetSpec:
 
 class _Phase(StatusModel):
     phase: ResetPhase | None = None
-    """The phase of the reset. Succeeded, Failed and RolledBack are final; after the latter two every committed offset
-    is as it was; in a fleet whose failurePolicy is Isolate, those of the groups that failed."""
+    """The phase of the reset. Succeeded, Failed and RolledBack are final. After Failed and RolledBack, every committed
+    offset is as it was before the run; in a fleet whose failurePolicy is Isolate, this holds for the groups that
+    failed."""
 
 
 class OffsetResetStatus(RunStatus, _Phase):
-    """How the reset stands, and how it ended."""
+    """The state of the reset, and how it ended."""
 
     result_digest: str | None = None
-    """SHA-256, in hex, of the request, the plan and the result in the ConfigMap, once the reset has ended. An undo uses
-    a ConfigMap with this digest only."""
+    """The SHA-256 digest, in hex, of the request, the plan and the result in the ConfigMap, once the reset has ended.
+    An undo accepts only a ConfigMap with this digest."""
 
     conditions: Conditions = ()
     """Ready is True when the reset has succeeded. Reconciling and Stalled are present while they are true. Complete is
-    True once the reset has succeeded, Failed once it has failed or was rolled back; ReadFromTarget says whether its
-    consumers were seen to read from the targets."""
+    True once the reset has succeeded. Failed is True once it has failed or was rolled back. ReadFromTarget says whether
+    the consumers were seen to read from the targets."""
 
 
 def _unchanged() -> str:

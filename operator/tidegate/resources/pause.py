@@ -76,7 +76,7 @@ class ConsumerGroupPauseSpec(SpecModel):
             "self.method == 'Connect' ? oldSelf.method == 'Connect' && self.connectionRef == oldSelf.connectionRef && "
             "(has(self.connector) ? has(oldSelf.connector) && self.connector == oldSelf.connector : true) : "
             "oldSelf.method != 'Connect'",
-            "method Connect, connector and connectionRef stay as they are, so that what was stopped is found again: "
+            "method Connect, connector and connectionRef cannot be changed, so that what was stopped is found again: "
             "make another ConsumerGroupPause",
             lambda old, new: (
                 not any(_is_by(PauseMethod.CONNECT, spec) for spec in (old, new))
@@ -86,8 +86,8 @@ class ConsumerGroupPauseSpec(SpecModel):
         Transition(
             "self.method == 'Leading' ? oldSelf.method == 'Leading' && self.connectionRef == oldSelf.connectionRef : "
             "oldSelf.method != 'Leading'",
-            "method Leading and its connectionRef stay as they are, so that the group that is led is found again: make "
-            "another ConsumerGroupPause",
+            "method Leading and its connectionRef cannot be changed, so that the group that is led is found again: "
+            "make another ConsumerGroupPause",
             lambda old, new: (
                 not any(_is_by(PauseMethod.LEADING, spec) for spec in (old, new))
                 or all(old.get(field) == new.get(field) for field in ("method", "connectionRef"))
@@ -103,17 +103,17 @@ class ConsumerGroupPauseSpec(SpecModel):
 
     partitions: PartitionSelections | None = None
     """The partitions to pause. Without this field, all partitions of all topics that the group subscribes to or has
-    offsets for. Where a topic is named without numbers, partitions added to it later are paused too."""
+    offsets for. If a topic is named without partition numbers, partitions added to it later are paused too."""
 
     reason: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
-    """Why the group is paused, for people who look at it."""
+    """For people: why the group is paused."""
 
     resume_after: PositiveDuration | None = None
-    """How long the pause lasts, such as 2h, counted from the resource's creation or, if it is changed later, from when
-    the operator has seen the change. Without it and resumeAt the pause lasts until the resource is deleted."""
+    """How long the pause lasts, such as 2h, counted from the resource's creation or, if this field is changed later,
+    from when the operator has seen the change. Without it and resumeAt, it lasts until the resource is deleted."""
 
     resume_at: Timestamp | None = None
-    """When the partitions resume, such as 2026-11-21T12:00:00Z. It excludes resumeAfter."""
+    """When the partitions resume, such as 2026-11-21T12:00:00Z. It cannot be used with resumeAfter."""
 
     drain_timeout: Duration = parse_duration("30s")
     """How long a managed consumer may take to finish the records that it has already handed to the application, before
@@ -121,27 +121,27 @@ class ConsumerGroupPauseSpec(SpecModel):
 
     method: PauseMethod = PauseMethod.AUTO
     """How the partitions are paused. Agent pauses single partitions in consumers that run the agent. Scale sets the
-    replicas of the named workloads to 0 and back. Auto uses Agent and, where consumers of the group run no agent,
-    Scale, if workloads are named and partitions are not. Connect stops a sink connector of Kafka Connect, and with it
-    the whole group. Leading has a member of the operator's lead a classic group and assign the partitions to nobody,
-    whatever its clients are. It ends by itself while the operator is away, see status.failsOpenAfter."""
+    replicas of the named workloads to 0 and back. Auto uses Agent; if consumers of the group run no agent, it uses
+    Scale, provided that workloads are named but no partitions. Connect stops a sink connector of Kafka Connect, and
+    with it the whole group. Leading works for a classic group of any clients: a member of the operator leads it and
+    assigns the partitions to nobody. If the operator is away for status.failsOpenAfter, they are read again."""
 
     workload_ref: WorkloadRef | None = None
     """The workload of this namespace whose pods are the group's consumers, for the method Scale. It must have replicas
     that can be scaled."""
 
     workload_refs: WorkloadRefs | None = None
-    """The same for a group whose consumers belong to several workloads. It excludes workloadRef."""
+    """The same for a group whose consumers belong to several workloads. It cannot be used with workloadRef."""
 
     connector: ConnectorRef | None = None
-    """The sink connector whose tasks are the group's consumers, for the method Connect. The group is connect- and the
-    connector's name, unless the connector sets another one."""
+    """The sink connector whose tasks are the group's consumers, for the method Connect. The group's id is connect-
+    followed by the connector's name, unless the connector sets another one."""
 
     leading: LeadingSpec | None = None
-    """More about the method Leading."""
+    """Settings for the method Leading."""
 
     suspend: StrictBool = False
-    """Resumes the partitions while the resource is kept."""
+    """If true, the partitions are resumed while the resource is kept."""
 
     @property
     def workloads(self) -> tuple[WorkloadRef, ...]:
@@ -237,10 +237,10 @@ class PausedPartition(ResourceModel):
     """The phase of this partition."""
 
     offset: Annotated[StrictInt, Field(ge=-1)] | None = None
-    """The offset of the first record that its owner has not read. It is -1 without a commit."""
+    """The offset of the first record that its owner has not read. It is -1 if nothing is committed."""
 
     lag: Count | None = None
-    """How many records there are from it to the end of the log."""
+    """How many records there are from that offset to the end of the log."""
 
     member: str | None = None
     """The member that owns it."""
@@ -269,8 +269,8 @@ class PausedScaledObject(ResourceModel):
     """The name of the ScaledObject."""
 
     paused_replicas: str | None = None
-    """The earlier value of its annotation autoscaling.keda.sh/paused-replicas, which is restored. Without this field it
-    had none."""
+    """The value that its annotation autoscaling.keda.sh/paused-replicas had before the pause. It is restored. Absent if
+    there was none."""
 
 
 class ScaledWorkload(ResourceModel):
@@ -289,14 +289,14 @@ class ScaledWorkload(ResourceModel):
     """The workload's name."""
 
     uid: str
-    """The workload's uid, which distinguishes one that was created again from the old one."""
+    """The workload's uid. It distinguishes a workload that was created again from the old one."""
 
     phase: PausePhase
-    """The phase of this workload. Paused means that its replicas are 0. Degraded means that somebody else sets them
-    again and again."""
+    """The phase of this workload. Paused means that its replicas are 0. Degraded means that somebody else keeps
+    changing them."""
 
     replicas: Count
-    """The replicas that it gets back."""
+    """How many replicas it gets back."""
 
     scaled_down: Count = 0
     """How often its replicas were set to 0 within an hour."""
@@ -330,13 +330,13 @@ class StoppedConnector(ResourceModel):
     """The connector's name."""
 
     connection_uid: str
-    """The uid of the KafkaConnection, which distinguishes one that was created again from the old one."""
+    """The uid of the KafkaConnection. It distinguishes one that was created again from the old one."""
 
     phase: PausePhase
-    """The phase of this connector: Paused once Connect has stopped it, Degraded while somebody resumes it each time."""
+    """The phase of this connector: Paused once Connect has stopped it, Degraded while somebody keeps resuming it."""
 
     state: ConnectorGoal
-    """The state to which it goes back. Where somebody else had stopped or paused it before, it stays so."""
+    """The state to which it goes back. A connector that somebody else had stopped or paused before stays so."""
 
     workers: str | None = None
     """A digest of the URL at which it was stopped."""
@@ -359,7 +359,7 @@ class PauseStatus(StatusModel):
     """How the partitions are paused."""
 
     paused: str | None = None
-    """How many partitions are paused, of how many, such as 4/4."""
+    """How many partitions are paused, out of all, such as 4/4."""
 
     partitions_paused: Count | None = None
     """How many partitions are paused."""
@@ -371,10 +371,10 @@ class PauseStatus(StatusModel):
     """When the partitions resume by themselves."""
 
     resume_after: Duration | None = None
-    """The spec's resumeAfter that resumesAt was counted from."""
+    """The spec's resumeAfter from which resumesAt was calculated."""
 
     partitions: Annotated[tuple[PausedPartition, ...], Field(max_length=200)] = ()
-    """The single partitions, the first 200 of them."""
+    """The partitions one by one, the first 200 of them."""
 
     partitions_omitted: Count | None = None
     """How many partitions are not listed above."""
@@ -392,8 +392,8 @@ class PauseStatus(StatusModel):
     """The operator's member that leads the group for this pause, with the method Leading."""
 
     fails_open_after: Duration | None = None
-    """With the method Leading: how long after the operator's last sign of life the partitions are read again, whoever
-    has paused them."""
+    """With the method Leading: how long after the operator's last sign of life the partitions are read again, no matter
+    who has paused them."""
 
     conditions: Conditions = ()
     """Ready is True when the state that this generation asks for is reached. Reconciling and Stalled are present while

@@ -27,7 +27,7 @@ from tidegate.resources.targets import LONGEST_RUN_ID, SNAPSHOT_IS_GONE
 
 _IMMUTABLE_UNDER_ONE_ID: Final = Transition(
     "self.id != oldSelf.id || self == oldSelf",
-    "is immutable under one id, since it runs once: give reset.id a new value to run another reset",
+    "is immutable while its id stays the same, because it runs once: give reset.id a new value to run another reset",
     lambda old, new: old["id"] != new["id"] or old == new,
 )
 
@@ -44,21 +44,21 @@ class OffsetResetPolicySpec(SpecModel):
     """The KafkaConnection through which the group is reached."""
 
     group: Annotated[GroupId | None, immutable("make another OffsetResetPolicy for the other group")] = None
-    """The id of the consumer group. It cannot be changed. Either this field is set, or groups."""
+    """The id of the consumer group. It cannot be changed. Set either this field or groups."""
 
     groups: Annotated[
         GroupPatterns | None,
         immutable("make another OffsetResetPolicy for other groups"),
     ] = None
-    """Instead of group, many groups, as names or patterns with '*'. What the policy keeps holds for each of them for
-    which no other policy is more specific; groups that appear later are included. A reset is for at most 1,000 of
-    them, which are looked up when the plan is made. It cannot be changed."""
+    """Instead of group, many groups, as names or patterns with '*'. Groups that appear later are included. Apart from
+    the reset, the policy applies to each of these groups for which no other policy is more specific. A reset covers at
+    most 1,000 groups, which are looked up when the plan is made. This field cannot be changed."""
 
     exclude: Excluded | None = None
-    """Groups that groups does not select after all, as names or patterns with '*'. Not for resets."""
+    """Groups to leave out although they match groups, as names or patterns with '*'. It cannot be used with a reset."""
 
     topics: TopicPatterns | None = None
-    """The topics that this policy covers, as names or patterns with '*'. Without this field, those that the group
+    """The topics that this policy covers, as names or patterns with '*'. Without this field, the topics that the group
     subscribes to."""
 
     latest: LatestSpec | None = None
@@ -66,17 +66,17 @@ class OffsetResetPolicySpec(SpecModel):
     begin at the start of partitions that are no older than maxAge."""
 
     discovery: DiscoverySpec | None = None
-    """How new partitions are found and where they begin (FLIP-288)."""
+    """How new partitions are found, and where the group begins to read them (FLIP-288)."""
 
     consumers: ConsumersSpec | None = None
     """The pods into which this policy's settings are injected."""
 
     retention: RetentionSpec | None = None
-    """How the committed offsets of a group without members are kept past the brokers' retention of offsets
+    """How the committed offsets of a group without members are kept longer than the brokers' retention of offsets
     (KIP-211)."""
 
     stuck_records: StuckRecordsSpec | None = None
-    """Finds records that the group's consumers do not get past, such as poison records, reports them, and can prepare
+    """Finds and reports records that the group's consumers do not get past, such as poison records. It can also prepare
     a reset that skips them. Nothing is skipped unless somebody approves it."""
 
     snapshots: Annotated[dict[str, Any] | None, gone(_SNAPSHOTS_ARE_GONE)] = None
@@ -84,11 +84,12 @@ class OffsetResetPolicySpec(SpecModel):
 
     reset: Annotated[ResetSpec | None, _IMMUTABLE_UNDER_ONE_ID] = None
     """The reset to run, once for each id: the operator creates an OffsetReset for it, named after the policy and the
-    id. A new id runs again; under one id nothing else of it can be changed. Where another id is asked for, or none, an
-    OffsetReset of this policy that has not ended is deleted, which rolls it back; one that has ended stays."""
+    id. A new id runs a new reset; while the id stays the same, no other field of the reset can be changed. When the id
+    is changed or the reset is removed, an OffsetReset of this policy that has not ended is deleted, which rolls it
+    back. One that has ended stays."""
 
     spark: SparkSpec | None = None
-    """How Spark applications of this policy run. Absent fields have the chart's defaults."""
+    """How Spark applications of this policy run. The chart's defaults apply to fields that are absent."""
 
     transitions: ClassVar[tuple[Transition, ...]] = (
         Transition(
@@ -125,7 +126,7 @@ class OffsetResetPolicySpec(SpecModel):
 
     @rule(
         "!has(self.group) || !has(self.reset) || !has(self.reset.to.group) || self.reset.to.group != self.group",
-        "reset.to.group must name another group: this one already stands where it stands",
+        "reset.to.group must name another group, not the one that is reset",
     )
     def _target_is_another_group(self) -> bool:
         return self.group is None or self.reset is None or self.reset.to.group != self.group
@@ -146,7 +147,7 @@ class OffsetResetPolicySpec(SpecModel):
 
     @rule(
         "!has(self.groups) || !has(self.consumers)",
-        "consumers are those of one group: give them to a policy with group",
+        "consumers is for one group: use it in a policy with group",
     )
     def _consumers_are_of_one_group(self) -> bool:
         return self.groups is None or self.consumers is None
@@ -160,7 +161,7 @@ class OffsetResetPolicySpec(SpecModel):
 
     @rule(
         "!has(self.exclude) || !has(self.reset)",
-        "exclude does not hold for a reset: give the reset to a policy of its own, with the groups that it is for",
+        "exclude does not apply to a reset: put the reset into a policy of its own, with the groups that it is for",
     )
     def _nothing_is_excluded_from_a_reset(self) -> bool:
         return self.exclude is None or self.reset is None
@@ -168,8 +169,8 @@ class OffsetResetPolicySpec(SpecModel):
     @rule(
         "!has(self.groups) || !has(self.reset) || (!has(self.reset.to.cluster) && !has(self.reset.to.configMap) "
         "&& !has(self.reset.to.backup) && !has(self.reset.evidence))",
-        "reset.to.cluster, configMap, backup and reset.evidence are for one group: use another target, or a policy "
-        "with group for each",
+        "reset.to.cluster, configMap, backup and reset.evidence are for one group: use another target, or one policy "
+        "with group for each group",
     )
     def _fleet_has_a_target_for_all(self) -> bool:
         reset = self.reset
@@ -183,8 +184,8 @@ _NAMES_TOO_LONG: Final = (
     f"{LONGEST_RUN_ID} characters: shorten one of the two"
 )
 _NAME_UNFIT: Final = (
-    "the OffsetReset would be named after the policy, whose name may have lower-case letters, digits and '-' only for "
-    "that: ask for the reset in a policy of another name, or create an OffsetReset"
+    "the OffsetReset would be named after the policy, so the policy's name may have only lower-case letters, digits "
+    "and '-': put the reset into a policy with another name, or create an OffsetReset"
 )
 
 
@@ -217,8 +218,8 @@ class PolicyStatus(StatusModel):
     """The reset that the policy asks for, or asked for last."""
 
     history: Annotated[tuple[EarlierReset, ...], Field(max_length=MAX_HISTORY)] = ()
-    """Resets that were run by an earlier version of Tidegate, which do not run again. Nothing is added here: the
-    policy's resets are OffsetResets."""
+    """Resets that an earlier version of Tidegate ran. They do not run again. Nothing is added here any more, because
+    the policy's resets are now OffsetResets."""
 
     discovery: DiscoveryStatus | None = None
     """What the discovery of new partitions has found."""
@@ -230,19 +231,19 @@ class PolicyStatus(StatusModel):
     """Which records the group's consumers do not get past."""
 
     groups: ManyGroupsStatus | None = None
-    """Of a policy with groups: how many there are, and the worst of them."""
+    """For a policy with groups: how many groups it has, and those that most need attention."""
 
     overrides: Overlaps | None = None
-    """Other policies that ask for the same of groups of this one, and are less specific: this one holds."""
+    """Less specific policies that ask for the same for groups of this policy. This policy applies to those groups."""
 
     overridden_by: Overlaps | None = None
-    """Other policies that ask for the same of groups of this one, and are more specific: they hold."""
+    """More specific policies that ask for the same for groups of this policy. They apply to those groups."""
 
     injection: InjectionStatus | None = None
     """How many of the selected pods have the policy's settings."""
 
     conditions: Conditions = ()
     """Ready is True when the state that this generation asks for is reached. Reconciling and Stalled are present while
-    they are true. Reset says how the reset of status.reset stands: one that has failed leaves the policy Ready.
-    Retained describes the group's committed offsets, RecordStuck whether a record holds up its consumers, and Injected
-    the consumers' settings. Overridden is present while more specific policies hold for groups of this one."""
+    they are true. Reset describes the reset in status.reset; one that has failed leaves the policy Ready. Retained
+    describes the group's committed offsets, RecordStuck whether a record holds up its consumers, and Injected the
+    consumers' settings. Overridden is present while more specific policies apply to groups of this policy."""

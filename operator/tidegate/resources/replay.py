@@ -36,8 +36,8 @@ class UntilSpec(ResourceModel):
     """Where a replay ends, partition by partition: before the first record that is not read any more."""
 
     timestamp: Timestamp | None = None
-    """Before the first record at or after this time; at the end of the log, as it is when the plan is made, where there
-    is none."""
+    """Before the first record at or after this time. If there is none, at the end that the log has when the plan is
+    made."""
 
     offset: Offset | None = None
     """Before this offset, in every partition."""
@@ -46,12 +46,12 @@ class UntilSpec(ResourceModel):
     """After this many offsets of each partition, counted from the target."""
 
     then: Then = Then.RETURN
-    """Where the group goes on once every partition has reached its end: Return, where it was before the replay;
-    Continue, at the end. Until then partitions that have reached theirs are paused."""
+    """Where the group continues once every partition has reached the end of its replay. Return: where it was before the
+    replay. Continue: at that end. Until then, partitions that have reached their end are paused."""
 
     within: PositiveDuration = parse_duration("24h")
-    """How long the replay may take, from when the group has its targets. After that the run is rolled back: the group
-    returns to where it was before the replay."""
+    """How long the replay may take, counted from when the group has its targets. After that the run is rolled back: the
+    group returns to where it was before the replay."""
 
     @rule(
         cel_exactly_one(EndKind),
@@ -66,31 +66,32 @@ class ReplayStatus(ResourceModel):
     say."""
 
     records: Count
-    """How many offsets lie between the targets and the ends of all partitions."""
+    """How many offsets lie between the targets and the ends of the replay, in all partitions."""
 
     read: Count
-    """How many of them are read."""
+    """How many of them have been read."""
 
     percent: Count
     """read as a percentage of records, rounded down."""
 
     progress: str
-    """The same for people, such as 42% (1/8 partitions)."""
+    """The progress as people read it, such as 42% (1/8 partitions)."""
 
     partitions: Count
     """How many partitions are replayed."""
 
     reached: Count
-    """How many of them have reached their end, where they are paused until all have."""
+    """How many of them have reached their end. They are paused there until all have."""
 
     started_at: Timestamp
     """When the replay began."""
 
     ends_by: Timestamp
-    """When it is rolled back, if it has not ended by then."""
+    """When the run is rolled back if the replay has not ended by then."""
 
     estimated_end: Timestamp | None = None
-    """When it may have ended, by how fast it has been read so far. Absent while that is not known."""
+    """When the replay is expected to end, judged by its speed so far. Absent while that is not known."""
 
     waits_for: str | None = None
-    """What the first partition that has not reached its end waits for, for people. Absent once all have."""
+    """For people: what the first partition that has not reached its end is waiting for. Absent once all partitions have
+    reached their ends."""

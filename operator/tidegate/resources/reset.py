@@ -43,8 +43,8 @@ class FailurePolicy(StrEnum):
 
 class _Named(ResourceModel):
     id: RunId
-    """The reset's own name, such as replay-2026-11-20. A reset runs once for each id, as the OffsetReset that is named
-    after the policy and the id, and to.undo refers to it."""
+    """The reset's own name, such as replay-2026-11-20. A reset runs once for each id, as an OffsetReset that is named
+    after the policy and the id. to.undo refers to a reset by its id."""
 
 
 class ResetOptions(ResourceModel):
@@ -54,23 +54,23 @@ class ResetOptions(ResourceModel):
     """The partitions to reset. Without this field, all partitions of the topics."""
 
     to: ResetTo
-    """The target. Exactly one member is set. A target outside the log is moved to the nearer end of it, and the plan
-    says so."""
+    """The target. Set exactly one of its fields. A target outside the log is moved to the nearer end of the log, and
+    the plan says so."""
 
     approval: ApprovalMode = ApprovalMode.AUTOMATIC
-    """Whether the plan is applied as soon as it is made. Manual waits for an OffsetResetApproval that names the
-    OffsetReset and the plan's digest, which is in the status of the OffsetReset."""
+    """Automatic applies the plan as soon as it is made. Manual waits for an OffsetResetApproval that names the
+    OffsetReset and the digest of its plan, which is in the OffsetReset's status."""
 
     requester: UserName | None = None
-    """The user name of whoever asks for the reset. The chart's ValidatingAdmissionPolicy makes sure that it is the user
-    name of whoever writes it, but for accounts that may name somebody else, and requires it with approval Manual where
-    the approver has to be somebody else."""
+    """The user name of whoever asks for the reset. The chart's ValidatingAdmissionPolicy accepts only the user name of
+    whoever writes the resource, except from accounts that may name somebody else. With approval Manual, it requires
+    this field if the approver has to be somebody else."""
 
     engine: Engine = Engine.AUTO
-    """Where the run is carried out. Spark uses a Spark application, Direct the operator itself. Auto uses Spark, where
-    it is configured, if records have to be read, for evidence of level Records or for the targets record, cluster and
-    backup, or if the OffsetReset has spark; and otherwise the operator, which is quicker. The targets record, cluster
-    and backup need Spark."""
+    """Where the run is carried out. Spark uses a Spark application; Direct uses the operator itself. Auto uses Spark,
+    if Spark is configured, where records have to be read: for evidence of level Records, and for the targets record,
+    cluster and backup. It also uses Spark if the OffsetReset has spark. Otherwise it uses the operator, which is
+    quicker. The targets record, cluster and backup need Spark."""
 
     drain_timeout: Duration = parse_duration("30s")
     """How long a managed consumer may take to finish the records that it has already handed to the application, before
@@ -81,30 +81,31 @@ class ResetOptions(ResourceModel):
     that, so that no late commit overwrites a target."""
 
     max_standstill: PositiveDuration = parse_duration("30s")
-    """How long, in addition to inFlight, members of a classic group wait in a rebalance of the run for one that does
-    not rejoin. After that all are removed from the group. Those that wait come back at once, the others when they can;
-    all begin at the committed offsets, so what they had not committed is read again. The run's message says so."""
+    """How long, in addition to inFlight, the members of a classic group wait in a rebalance of the run for a member
+    that does not rejoin. After that, all members are removed from the group. The waiting members rejoin at once, the
+    others when they can. All of them begin at the committed offsets, so what they had not committed is read again. The
+    run's message says that this happened."""
 
     deadline: PositiveDuration = parse_duration("15m")
     """How long the whole run may take, including the wait for an approval. A run that is not finished by then is
     stopped and rolled back, unless all its targets are in place and it only waits for the owners' next commits."""
 
     evidence: EvidenceSpec | None = None
-    """What is gathered about the plan for whoever approves it, and shown by tidegate plan. It is gathered while the
-    plan waits for approval, or after the run, and never delays or fails a run."""
+    """What is gathered about the plan for whoever approves it. The command tidegate plan shows it. It is gathered while
+    the plan waits for approval, or after the run, and never delays a run or makes it fail."""
 
     failure_policy: FailurePolicy | None = None
-    """What happens to a fleet's other groups when one fails: Isolate, as without this field, resets them; All rolls
-    every group back."""
+    """What happens to the other groups of a fleet when one group fails. Isolate resets them, as happens without this
+    field; All rolls back every group."""
 
     rollout: RolloutSpec | None = None
-    """Resets a fleet in waves. Once a group fails no other is begun: those not begun stay as they are, and those that
-    were reset stay so, or with failurePolicy All are rolled back. Without this field, all groups are reset as soon as
-    possible."""
+    """Resets a fleet in waves. Once a group fails, no other group is begun: groups not begun stay as they are. Groups
+    already reset stay reset or, with failurePolicy All, are rolled back. Without this field, all groups are reset as
+    soon as possible."""
 
     ttl_after_finished: Duration | None = None
-    """How long the OffsetReset is kept after its end. Without this field, until somebody deletes it. For a time after
-    that, by default a week, it can still be undone."""
+    """How long the OffsetReset is kept after its end. Without this field, it is kept until somebody deletes it. For
+    some time after that, by default a week, the reset can still be undone."""
 
     @rule(
         "self.engine != 'Direct' || (!has(self.to.record) && !has(self.to.cluster) && !has(self.to.backup))",
@@ -117,8 +118,8 @@ class ResetOptions(ResourceModel):
         f"!{cel_is_duration('self.inFlight')} || !{cel_is_duration('self.deadline')} || "
         "duration(self.inFlight) == duration('0s') || "
         "duration(self.inFlight) + duration(self.inFlight) + duration('30s') <= duration(self.deadline)",
-        "deadline must be at least twice inFlight plus 30s: owners are held for inFlight, and then watched for as "
-        "long; shorten inFlight or raise deadline",
+        "deadline must be at least twice inFlight plus 30s: owners are held for inFlight and then watched for "
+        "as long again; shorten inFlight or raise deadline",
     )
     def _deadline_is_long_enough(self) -> bool:
         return not self.in_flight or 2 * self.in_flight + timedelta(seconds=30) <= self.deadline
@@ -192,13 +193,13 @@ class PlanStatus(ResourceModel):
     """How many partitions the run covers."""
 
     moved: Count | None = None
-    """How many of them get another offset."""
+    """How many of them get a different offset."""
 
     unchanged: Count | None = None
-    """How many of them are at their target already."""
+    """How many of them already have their target as committed offset."""
 
     clamped: Count | None = None
-    """How many targets lay outside the log and were moved to the nearer end of it."""
+    """How many targets lay outside the log and were moved to the nearer end of the log."""
 
     records_replayed: Count | None = None
     """How many records are read again: as planned, and once a reset of one group has succeeded, from where the group
@@ -232,7 +233,7 @@ class SearchStatus(ResourceModel):
     """Offsets searched."""
 
     records_total: Count
-    """Offsets between the limits; a search ends earlier where it finds a match."""
+    """Offsets between the limits; a search ends earlier if it finds a match."""
 
     records_per_second: Count
     """Offsets searched per second, since the search began."""
@@ -242,7 +243,7 @@ class SearchStatus(ResourceModel):
 
 
 class GroupFailure(ResourceModel):
-    """One such group."""
+    """A group that was refused or failed."""
 
     group: str
     """The group's id."""
@@ -276,14 +277,14 @@ class FleetStatus(ResourceModel):
     """How many of them were rolled back, or not begun, because another group failed."""
 
     wave: Count | None = None
-    """With rollout, the wave that was begun last, from 1; 0 before the first one."""
+    """With rollout, the number of the wave that was begun last, counted from 1; 0 before the first wave."""
 
     waves: Count | None = None
     """With rollout, how many waves there are."""
 
     not_begun: Count | None = None
-    """With rollout, how many groups are in waves that have not begun; at the end, how many were not begun, without
-    those in putBack."""
+    """With rollout, how many groups are in waves that have not begun; at the end, how many groups were not begun, not
+    counting those in putBack."""
 
     failures: Annotated[tuple[GroupFailure, ...], Field(max_length=MAX_GROUP_FAILURES)] = ()
     """The first groups that were refused or failed."""
@@ -293,7 +294,7 @@ class RunStatus(ResourceModel):
     """How a run stands."""
 
     run_uid: str | None = None
-    """What distinguishes this run from all runs of all resources, also from one with the same name."""
+    """Distinguishes this run from every other run of any resource, even from one with the same name."""
 
     started_at: Timestamp | None = None
     """When the run began."""
@@ -305,55 +306,55 @@ class RunStatus(ResourceModel):
     """Where the run was carried out."""
 
     way: Way | None = None
-    """The strategy by which the offsets were changed. Unowned commits partitions that nobody owns; Gated closes the
-    gates of managed consumers; Barrier holds the group in a rebalance; Handover sends LeaveGroup in the owners' names,
-    so that they release their partitions; Leading, where they kept their positions all the same, assigns the partitions
-    to nobody for one generation, as the group's leader."""
+    """The strategy by which the offsets were changed. Unowned commits the targets of partitions that nobody owns. Gated
+    closes the gates of managed consumers. Barrier holds the group in a rebalance. Handover sends LeaveGroup in the
+    owners' names, so that they release their partitions. Leading is for owners that kept their positions in spite of
+    that: as the group's leader, Tidegate assigns the partitions to nobody for one generation."""
 
     application: str | None = None
     """The name of the Spark application."""
 
     search: SearchStatus | None = None
-    """The progress of the search through records, for the target record; kept when it is finished."""
+    """With the target record, the progress of the search through records. It is kept after the search has finished."""
 
     fleet: FleetStatus | None = None
-    """The groups of a fleet, counted. The plan's ConfigMap names them all."""
+    """Counts of a fleet's groups. The plan's ConfigMap names all of the groups."""
 
     plan: PlanStatus | None = None
     """The plan in numbers."""
 
     digest: str | None = None
-    """SHA-256, in hex, of the request and, once there is one, of the plan. A plan is approved by an OffsetResetApproval
-    with this value; a ConfigMap with another one ends the run as Forged."""
+    """The SHA-256 digest, in hex, of the request and, once there is one, of the plan. An OffsetResetApproval with this
+    value approves the plan. If the ConfigMap has another digest, the run ends as Forged."""
 
     requester: str | None = None
-    """Who asked for the reset, by its spec when it began. Absent where that named nobody."""
+    """Who asked for the reset, according to its spec when it began. Absent if the spec named nobody."""
 
     approved_digest: str | None = None
-    """The digest that was approved, once it was."""
+    """The digest that was approved. Absent until then."""
 
     approval: ApprovalStatus | None = None
-    """The OffsetResetApproval that approved it, and whose it was."""
+    """The OffsetResetApproval that approved the plan, and its approver."""
 
     standstill: StandstillStatus | None = None
-    """How long the partitions were stalled, measured."""
+    """The measured times for which partitions were stalled."""
 
     redone: Count | None = None
-    """How many partitions were reset again because an owner had overwritten the target, or may have while Kafka was
-    down."""
+    """How many partitions were reset again because an owner had overwritten the target, or may have done so while Kafka
+    was down."""
 
     replay: ReplayStatus | None = None
-    """How far a replay that ends has come: since its group has the targets, and as it was last known once it has
-    ended."""
+    """How far a replay with an end (spec.until) has come. Present once the group has its targets. After the replay has
+    ended, this is its last known state."""
 
     begun: Count | None = None
-    """For how many partitions it was known, when the run ended, that they are read from the target on: by a commit past
-    it, or by the agent's ack."""
+    """How many partitions were known, when the run ended, to be read from their target on. This is known from a commit
+    past the target, or from the agent's ack."""
 
     waiting: Count | None = None
-    """For how many partitions that was not known, though they have an owner and records to read. Partitions whose
-    consumers commit rarely or have stopped polling, or that a pause holds, are among them; the message of a run of one
-    group names one."""
+    """For how many partitions that was not known, although they have an owner and records to read. They include
+    partitions whose consumers commit rarely or have stopped polling, and partitions that a pause holds. The message of
+    a run of one group names one of them."""
 
 
 class RequestedReset(ResourceModel):
@@ -363,12 +364,12 @@ class RequestedReset(ResourceModel):
     """Its id, from the spec."""
 
     name: str | None = None
-    """The OffsetReset, in the same namespace, whose status says all of it. It may have been deleted since it ended.
-    Absent where the reset had run, and its OffsetReset was gone, before this policy could follow it."""
+    """The OffsetReset in the same namespace, whose status has all the details. It may have been deleted since it ended.
+    Absent if the reset had run and its OffsetReset was gone before this policy could follow it."""
 
     phase: ResetPhase | None = None
-    """Its phase. Succeeded, Failed and RolledBack are final. Absent where it has run and its end is not known any
-    more."""
+    """Its phase. Succeeded, Failed and RolledBack are final. Absent if the reset has run, but how it ended is not known
+    any more."""
 
     started_at: Timestamp | None = None
     """When it began."""

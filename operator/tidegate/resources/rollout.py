@@ -13,8 +13,9 @@ class RolloutSpec(ResourceModel):
 
     wave_size: CountOrPercent
     """How many groups are in a wave: a number, or a percentage of the groups that have a plan, such as 10%, rounded up.
-    The next wave begins when every group of this one has succeeded, and it is known of how many partitions it is not
-    seen yet that they are read from their targets."""
+    The next wave begins when every group of the current wave has succeeded, and Kafka has reported how many of its
+    partitions are not yet seen to be read from their targets."""
 
     pause: Duration = timedelta(0)
-    """How long nothing is reset between two waves. The deadline has to be long enough for all of them."""
+    """How long nothing is reset between two waves. The reset's deadline has to be long enough for all waves and
+    pauses."""

@@ -52,9 +52,9 @@ class SchemaRegistrySpec(ResourceModel):
     """The schema registry in which producers of this cluster's topics register their schemas."""
 
     url: RegistryUrl
-    """The URL of the API that Confluent's Schema Registry has, and others offer as well. It is asked by Spark's driver,
-    follows no redirects, and is asked for no schema but those of a reset's subject and of the records that are
-    searched."""
+    """The URL of the registry's API, which is that of Confluent's Schema Registry; other registries offer it as well.
+    Spark's driver sends the requests and follows no redirects. It asks only for the schemas of a reset's subject and of
+    the records that are searched."""
 
     tls: RegistryTls | None = None
     """TLS to the registry, for https. Without this field the system's certificate authorities are trusted."""

@@ -26,10 +26,11 @@ class FolderStorage(ResourceModel):
     """
 
     path: StoragePath
-    """The folder, below the claim's root, or below the operator's setting TIDEGATE_SPARK_BACKUPS."""
+    """The folder, below the claim's root or, without claim, below the folder in the operator's setting
+    TIDEGATE_SPARK_BACKUPS."""
 
     claim: ResourceName | None = None
-    """The name of the PersistentVolumeClaim in this namespace. Where driver and executors may run on different nodes it
+    """The name of the PersistentVolumeClaim in this namespace. If driver and executors may run on different nodes, it
     has to be ReadWriteMany."""
 
 
@@ -61,7 +62,7 @@ class S3Storage(ResourceModel):
         ]
         | None
     ) = None
-    """The URL of the service, such as https://minio.storage:9000. Without this field, AWS."""
+    """The URL of the service, such as https://minio.storage:9000. Without this field, it is AWS."""
 
     region: (
         Annotated[
@@ -83,7 +84,7 @@ class BackupStorage(ResourceModel):
     """Where backups are kept."""
 
     folder: FolderStorage | None = None
-    """A folder of a PersistentVolumeClaim; or, where Spark runs on one machine without Kubernetes, of that machine."""
+    """A folder of a PersistentVolumeClaim or, if Spark runs on one machine without Kubernetes, of that machine."""
 
     s3: S3Storage | None = None
     """A path in S3, or in a service with its protocol. The job's image has to contain Hadoop's connector

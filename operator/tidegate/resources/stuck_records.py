@@ -29,28 +29,31 @@ class StuckRecordsSpec(ResourceModel):
     """How records are found that the group's consumers do not get past."""
 
     after: _After = parse_duration("20s")
-    """For how long a partition's committed offset has to stand, while its log grows and one member owns it, before its
-    next record is reported. It is longer for partitions that are usually read in larger steps: at least three times the
-    longest that was seen. A partition is judged once its committed offset was seen moving five times."""
+    """How long a partition's committed offset must not move, while its log grows and the same member owns it, before
+    its next record is reported. The time is longer for partitions that are usually read in larger steps: at least three
+    times the longest interval between two commits that was seen. A partition is judged only after its committed offset
+    was seen moving five times."""
 
     prepare_skip: StrictBool = False
-    """Whether an OffsetReset is created that would skip the record. It changes nothing unless somebody approves it, and
-    is deleted once the group gets past the record by itself. None is created where several partitions stand and it
-    isn't known which of them holds up the consumer."""
+    """If true, an OffsetReset is created that would skip the record. It changes nothing unless somebody approves it,
+    and is deleted if the group gets past the record without it. No OffsetReset is created if several partitions are
+    stuck and it isn't known which of them holds up the consumer."""
 
     dead_letter: DeadLetterSpec | None = None
-    """Where the prepared OffsetReset copies the record before the group skips it. Without this field, nowhere."""
+    """Where the prepared OffsetReset copies the record before the group skips it. Without this field, the record is not
+    copied."""
 
     @rule(
         "!has(self.deadLetter) || self.prepareSkip",
-        "deadLetter is of the OffsetReset that prepareSkip prepares: set prepareSkip, or remove deadLetter",
+        "deadLetter is for the OffsetReset that prepareSkip creates: set prepareSkip, or remove deadLetter",
     )
     def _dead_letters_are_of_a_skip(self) -> bool:
         return self.dead_letter is None or self.prepare_skip
 
 
 class StuckRecord(ResourceModel):
-    """One record, or where several partitions of one member stand, one of those that may hold it up."""
+    """A record that consumers do not get past. If several partitions of one member are stuck, it is one of the records
+    that may hold up the member."""
 
     topic: str
     """The topic's name."""
@@ -62,10 +65,10 @@ class StuckRecord(ResourceModel):
     """The offset of the record that would be read next."""
 
     committed: Count
-    """The committed offset. It is smaller where the offsets up to the record have no records."""
+    """The committed offset. It is smaller than offset if the offsets between them have no records."""
 
     since: Timestamp
-    """Since when the partition stands while its log grows."""
+    """Since when the committed offset has not moved while the log grows."""
 
     timestamp: Timestamp | None = None
     """The record's timestamp."""
@@ -74,13 +77,13 @@ class StuckRecord(ResourceModel):
     """How many bytes its key and value have."""
 
     headers: Count | None = None
-    """How many headers it has; absent where the name of one is not UTF-8."""
+    """How many headers it has. Absent if the name of one is not UTF-8."""
 
     one_of: Count | None = None
-    """How many partitions of the same member stand, where it isn't known which of them holds it up."""
+    """How many partitions of the same member are stuck, if it isn't known which of them holds up the member."""
 
     skip: str | None = None
-    """The OffsetReset that would skip it, if somebody approves it."""
+    """The OffsetReset that would skip the record, if somebody approves it."""
 
 
 class StuckRecordsStatus(ResourceModel):
@@ -90,10 +93,10 @@ class StuckRecordsStatus(ResourceModel):
     """How many partitions with a committed offset have an owner."""
 
     judged: Count | None = None
-    """Of how many of them enough was seen to judge them."""
+    """How many of them have been watched long enough to be judged."""
 
     stuck: Count | None = None
-    """How many partitions stand at a record."""
+    """How many partitions are stuck at a record."""
 
     records: Annotated[tuple[StuckRecord, ...], Field(max_length=MAX_STUCK)] = ()
-    """The first of them, those that stand longest first."""
+    """The first of these records, those that have been stuck longest first."""

@@ -85,20 +85,21 @@ class RegistrySubject(ResourceModel):
     """The name of the subject, such as orders-value."""
 
     version: Annotated[StrictInt, Field(ge=1, le=2**31 - 1)] | None = None
-    """The version whose fields conditions name. Without this field, the latest one when the search begins."""
+    """The version of the schema whose fields the condition names. Without this field, the version that is the latest
+    when the search begins."""
 
 
 class ValueSchema(ResourceModel):
     """What records' values hold."""
 
     config_map: ConfigMapTarget | None = None
-    """The ConfigMap's key with the schema: for Json the columns, for Avro the schema as JSON, for Protobuf a set of
-    file descriptors in base64. Values in Avro or Protobuf are then nothing but the document. Exactly one of configMap
-    and registry is set."""
+    """The ConfigMap's key that holds the schema: the columns for Json, the schema as JSON for Avro, or a set of file
+    descriptors in base64 for Protobuf. A value in Avro or Protobuf then has to be the encoded document and nothing
+    else. Set exactly one of configMap and registry."""
 
     registry: RegistrySubject | None = None
-    """Where the schema is in the schema registry of the KafkaConnection (spec.schemaRegistry), for Avro and Protobuf.
-    Values then begin with the id of their schema, as Confluent's serializers write it."""
+    """For Avro and Protobuf: where the schema is in the KafkaConnection's schema registry (spec.schemaRegistry). Values
+    then have to begin with the id of their schema, as Confluent's serializers write it."""
 
     format: SchemaFormat = SchemaFormat.JSON
     """How values are encoded. For Json the schema is a list of columns as in Spark SQL, such as status INT, customer
@@ -115,13 +116,13 @@ class ValueSchema(ResourceModel):
         ]
         | None
     ) = None
-    """The message type of the values, with its package, for Protobuf. With a registry by default the first one of the
-    subject's schema."""
+    """For Protobuf: the message type of the values, with its package. With registry, the default is the first message
+    type of the subject's schema."""
 
     undecodable: Undecodable | None = None
-    """What happens when a value can't be decoded, for Avro and Protobuf: with Fail, the default, there is no plan if
-    such a record comes before the one that is found, or with after later than it, since it might have been the one;
-    with Null, record is null for it."""
+    """For Avro and Protobuf: what happens when a value can't be decoded. With Null, the column record is null for it.
+    With Fail, the default, there is no plan if such a record comes before the one that is found (with after: if it
+    comes later), because it might have been the one to find."""
 
     @rule(
         "has(self.configMap) != has(self.registry)",
@@ -146,7 +147,7 @@ class ValueSchema(ResourceModel):
 
     @rule(
         "self.format != 'Protobuf' || has(self.message) || has(self.registry)",
-        "a ConfigMap may have many message types: name the values' one in message",
+        "a ConfigMap may have many message types: name the one of the values in message",
     )
     def _message_is_named(self) -> bool:
         return self.format is not SchemaFormat.PROTOBUF or self.message is not None or self.registry is not None
@@ -165,8 +166,8 @@ class RecordTarget(ResourceModel):
         ),
     ]
     """A condition in Spark SQL over the record's topic, partition, offset, timestamp, key and value (both binary:
-    string(value) is the text), headers (an array of key and value), and record, the value parsed by valueSchema. It may
-    read nothing else."""
+    string(value) is the text), headers (an array of key and value), and record (the value parsed with valueSchema). It
+    may read nothing else."""
 
     from_: Annotated[Timestamp | None, Field(alias="from")] = None
     """Only records at or after this time are searched."""
@@ -175,11 +176,12 @@ class RecordTarget(ResourceModel):
     """Only records before this time are searched."""
 
     after: StrictBool = False
-    """Resumes after the last record that matches the condition, past it, instead of at the first one."""
+    """If true, the target is the offset after the last record that matches the condition, instead of the first record
+    that matches."""
 
     no_match: NoMatch = NoMatch.KEEP
     """What happens to a partition in which no record is found: Keep leaves its offset as it is, End sets it to the end
-    of the log, with Fail there is no plan."""
+    of the log, and with Fail there is no plan."""
 
     value_schema: ValueSchema | None = None
     """The structure of the records' values, for the column record in where."""
@@ -230,12 +232,12 @@ class ClusterTarget(ResourceModel):
     """What identifies a record: two records are the same if all of the entries are equal."""
 
     window: PositiveDuration = parse_duration("1h")
-    """The time around the group's position that is compared in both clusters, at least. It has to be longer than the
-    timestamps of a topic's records may be out of order."""
+    """The minimum period around the group's committed offsets that is compared in both clusters. It has to be longer
+    than the time by which the timestamps of a topic's records may be out of order."""
 
     alias: MirrorAlias | None = None
-    """MirrorMaker 2's alias of the other cluster. Topics are first looked up as <alias>.<topic>, and its checkpoints
-    are read."""
+    """MirrorMaker 2's alias of the other cluster. Topics are first looked up as <alias>.<topic>, and MirrorMaker's
+    checkpoints are read."""
 
 
 SNAPSHOT_IS_GONE: Final = (
@@ -247,16 +249,16 @@ class BackupTarget(ResourceModel):
     """Where the group stood in a backup."""
 
     name: ResourceName | None = None
-    """The name of the OffsetBackup of this namespace in whose storage the backups are looked for. Either this field is
-    set, or storage."""
+    """The name of an OffsetBackup of this namespace. Backups are looked for in its storage. Set either this field or
+    storage."""
 
     storage: BackupStorage | None = None
-    """Where the backups are, as in the storage of the OffsetBackup that made them: for those of an OffsetBackup that is
-    not in this namespace, or not there any more. Exactly one member is set."""
+    """Where the backups are, written like the storage of the OffsetBackup that made them. This is for backups of an
+    OffsetBackup that is in another namespace or no longer exists. Set exactly one of its fields."""
 
     at: Timestamp | None = None
-    """The newest backup whose offsets had all been read by this time is used. Without this field, the newest of
-    all."""
+    """The newest backup whose offsets had all been read by this time is used. Without this field, the newest backup is
+    used."""
 
     @rule(
         "has(self.name) != has(self.storage)",
@@ -321,14 +323,14 @@ class ResetTo(ResourceModel):
     """To this offset, in every partition."""
 
     timestamp: Timestamp | None = None
-    """To the first record at or after this time, such as 2026-11-20T14:00:00Z; to the end of the log where there is
+    """To the first record at or after this time, such as 2026-11-20T14:00:00Z; to the end of the log if there is
     none."""
 
     duration: PositiveDuration | None = None
-    """To the first record of the last period of this length, such as 6h, counted back from the plan."""
+    """To the first record of the period of this length, such as 6h, that ends when the plan is made."""
 
     shift_by: ShiftRecords | None = None
-    """By this many records from the committed offset, forward, or back if negative."""
+    """By this many records from the committed offset: forward, or back if the number is negative."""
 
     config_map: ConfigMapTarget | None = None
     """To the offsets that a ConfigMap of this namespace lists, in the CSV that kafka-consumer-groups exports."""
@@ -337,19 +339,19 @@ class ResetTo(ResourceModel):
     """To the committed offsets of this other group of the same cluster."""
 
     undo: RunId | None = None
-    """To the committed offsets that the group had before an earlier reset: a policy names it by the id of its own run,
-    an OffsetReset by the name of another OffsetReset of its namespace, group and connection."""
+    """To the committed offsets that the group had before an earlier reset. A policy gives the id of an earlier run of
+    its own. An OffsetReset gives the name of another OffsetReset with the same namespace, group and connection."""
 
     record: RecordTarget | None = None
-    """To the first record of each partition that matches a condition. It is found by Spark."""
+    """To the first record of each partition that matches a condition. This needs Spark."""
 
     cluster: ClusterTarget | None = None
-    """To the equivalent position of a group in another cluster, translated by records that both clusters have, and
-    never past a record that the group has not read. Duplicates are possible; the plan counts them. It is found by
-    Spark."""
+    """To the offsets that correspond to those of a group in another cluster. They are translated by means of records
+    that both clusters have, and are never past a record that the group has not read. Duplicates are possible; the plan
+    counts them. This needs Spark."""
 
     backup: BackupTarget | None = None
-    """To the group's committed offsets in a backup that an OffsetBackup has made. It is read by Spark."""
+    """To the group's committed offsets in a backup that an OffsetBackup has made. This needs Spark."""
 
     snapshot: Annotated[dict[str, Any] | None, gone(SNAPSHOT_IS_GONE)] = None
     """Not used any more, and refused: use backup instead."""

@@ -669,7 +669,7 @@ def test_no_spark_job_is_started_while_a_connection_is_another_than_the_runs(wor
             world.some_passes(1)
 
     assert world.runner.started == []
-    assert "connects otherwise than KafkaConnection" in world.condition("Ready")["message"]
+    assert "connects differently from KafkaConnection" in world.condition("Ready")["message"]
 
 
 # --- fleets -----------------------------------------------------------------------------------------------------------

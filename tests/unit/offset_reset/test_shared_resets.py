@@ -299,7 +299,7 @@ def test_no_job_of_spark_is_made_that_would_have_to_be_given_the_login(world: Wo
     runs, status = Runs(world.parts), OffsetResetStatus(engine=Engine.SPARK)
     spec, _ = read_spec(world.body)
 
-    with pytest.raises(RunnerFailure, match="platform/kafka are not for a job of another namespace"):
+    with pytest.raises(RunnerFailure, match="platform/kafka may not be given to a job of another namespace"):
         runs.launch(world.body, spec, status, "p-1")
 
 

@@ -706,7 +706,7 @@ def test_what_does_not_fit_into_a_config_map_is_said_once_and_the_rest_is_writte
     assert condition is not None
     assert (condition.status, condition.reason) == ("True", "NotDue")
     assert "does not fit into a ConfigMap" in condition.message
-    assert "most of it is of group large" in condition.message
+    assert "most of it belongs to group large" in condition.message
     lines = [record for record in caplog.records if "does not fit" in record.getMessage()]
     assert len(lines) == 1
 

@@ -80,7 +80,7 @@ def test_a_config_map_that_is_too_large_does_not_stop_the_others(world: World, m
         world.run(memory.note("retention", f"g{number}", {"n": number}))
     world.run(memory.note("retention", "g123", {"text": noise(1, 20_000)}))
 
-    with pytest.raises(TooLarge, match="most of it is of group g123: narrow topics or groups"):
+    with pytest.raises(TooLarge, match="most of it belongs to group g123: narrow topics or groups"):
         world.run(memory.write(0))
     with pytest.raises(TooLarge):
         world.run(memory.write(1))

@@ -617,7 +617,7 @@ def test_an_offset_reset_of_somebody_else_is_left_alone(world: PolicyWorld) -> N
 
 
 @pytest.mark.parametrize(
-    ("name", "reset_id", "says"), [("a.b", "one", "of another name"), ("a" * 40, "b" * 30, "at most 63 characters")]
+    ("name", "reset_id", "says"), [("a.b", "one", "with another name"), ("a" * 40, "b" * 30, "at most 63 characters")]
 )
 def test_names_that_do_not_fit_are_refused_with_what_to_do(
     world: PolicyWorld, name: str, reset_id: str, says: str

@@ -134,7 +134,7 @@ def test_an_update_may_name_a_new_run_or_spell_out_a_default(reset: object) -> N
 def test_a_run_is_compared_as_it_is_written() -> None:
     old = policy(reset={"id": "a", "to": {"latest": {}}, "deadline": "60s"})
 
-    with pytest.raises(InvalidResource, match="immutable under one id"):
+    with pytest.raises(InvalidResource, match="immutable while its id stays the same"):
         parse_update(OffsetResetPolicySpec, old, policy(reset={"id": "a", "to": {"latest": {}}, "deadline": "1m"}))
 
 
