@@ -15,7 +15,7 @@ from kubernetes.client import ApiClient
 from kubernetes.client.exceptions import ApiException
 
 from tidegate.clock import Clock
-from tidegate.kube.answers import NO_JSON, is_of_ending_namespace, message_of, why_unanswered
+from tidegate.kube.answers import NO_JSON, is_already_there, is_of_ending_namespace, message_of, why_unanswered
 from tidegate.kube.core import CoreObjects
 from tidegate.kube.custom import CustomResources, page_of
 from tidegate.kube.labels import owner_label
@@ -191,8 +191,10 @@ class KubeClient:
         }
         try:
             self._call(f"record an Event of {namespace}/{name}", self._core.create, "events", namespace, event)
-        except Conflict:
-            return  # it was recorded by an earlier pass that died before it wrote the status
+        except Conflict as conflict:
+            # It was recorded by an earlier pass that died before it wrote the status.
+            if not is_already_there(conflict.__cause__):
+                raise
         except KubeFailure as failure:
             # Nothing can be made there any more, and what holds up the namespace's end has to be let go of.
             if not is_of_ending_namespace(failure.__cause__):

@@ -18,10 +18,9 @@ from tidegate.jobs.errors import RunnerFailure
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.names import is_allowed
 from tidegate.kube.loop import Pass
-from tidegate.kube.objects import newest_of, tell_once
+from tidegate.kube.objects import newest_of, tell_all
 from tidegate.kube.ports import (
     RESETS,
-    KubeEvent,
     Object,
     label_of,
     name_of,
@@ -112,10 +111,6 @@ class ResetPasses:
         """Asked only now: a run in its pause may be seen before its connection has reached the cluster."""
         cluster_id = self._parts.live.cluster_id(*connection)
         return connection == (live.namespace, live.name) or (cluster_id != "" and cluster_id == live.cluster_id)
-
-    async def _tell(self, body: Object, happening: KubeEvent) -> None:
-        told = self._memories.of(body).told
-        await tell_once(self._parts.kube, self._parts.executor, body, happening, told)
 
     def forget(self, body: Object) -> None:
         uid = uid_of(body)
@@ -282,8 +277,8 @@ class ResetPasses:
         return body
 
     async def _tell_all(self, body: Object, decision: Decision) -> None:
-        for happening in decision.happenings:
-            await self._tell(body, happening)
+        told = self._memories.of(body).told
+        await tell_all(self._parts.kube, self._parts.executor, body, decision.happenings, told)
 
     def _count_end(self, memory: Memory, seen: Seen, decision: Decision) -> None:
         reset = decision.status

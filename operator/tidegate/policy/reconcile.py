@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tidegate.kube.loop import Pass
-from tidegate.kube.objects import Told, newest_of, tell_once
+from tidegate.kube.objects import Told, newest_of, tell_all
 from tidegate.kube.ports import (
     POLICIES,
     EventType,
@@ -72,8 +72,7 @@ class PolicyReconciler:
         self._parts.metrics.newer_is(POLICIES.kind, uid_of(body), draft.is_left_alone)
         if APPROVE in (metadata.get("annotations") or {}):
             draft.tell(EventType.WARNING, ANNOTATION_APPROVES_NOTHING, ANNOTATION_SAYS, ANNOTATION_APPROVES_NOTHING)
-        for happening in draft.happenings:
-            await tell_once(kube, self._parts.executor, body, happening, told)
+        await tell_all(kube, self._parts.executor, body, draft.happenings, told)
         if draft.status != before:
             body = await in_thread(self._parts.executor, kube.replace_status, POLICIES, body, draft.status.to_json())
             self._parts.metrics.wrote_status(POLICIES.kind)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Fenced, KafkaFailure, NotAuthorized, Unavailable
 from tidegate.kafka.rights import Resource, Right
 from tidegate.kafka_client.settings import BadConnection
-from tidegate.kube.ports import CONNECTIONS, KubeFailure, KubeUnavailable, Object
+from tidegate.kube.ports import CONNECTIONS, Conflict, KubeFailure, KubeUnavailable, Object
 from tidegate.resources.base import read_status
 from tidegate.resources.conditions import (
     CONNECT_CLUSTERS,
@@ -110,6 +111,20 @@ def world(tmp_path: Path) -> Iterator[World]:
     made = World(tmp_path)
     yield made
     made.executor.shutdown()
+
+
+@pytest.mark.parametrize("refusal", [KubeFailure("403 exceeded quota"), KubeUnavailable("503"), Conflict("409")])
+def test_what_a_look_found_is_said_though_its_event_is_refused(
+    world: World, monkeypatch: pytest.MonkeyPatch, refusal: KubeFailure
+) -> None:
+    def refused(*_: Any) -> None:
+        raise refusal
+
+    monkeypatch.setattr(world.kube, "record", refused)
+
+    world.look()
+
+    assert [c["status"] for c in world.body["status"]["conditions"] if c["type"] == "Ready"] == ["True"]
 
 
 @pytest.mark.parametrize("failure", [Unavailable("nobody answers"), NotAuthorized("describe the cluster")])
