@@ -342,6 +342,8 @@ class ConnectionReconciler:
             self._parts.live.reached(live, seen.cluster_id)
         else:
             self._parts.live.troubled(live, seen.reason, seen.message)
+            if live.trouble is None:
+                self._parts.changed(live.namespace, live.name)
 
     async def _say(
         self,

@@ -315,7 +315,7 @@ def test_a_connection_is_frozen_at_once_and_stays_open(world: World, *, answers:
     assert live is not None
     assert live.kafka is opened.kafka
     assert live.frozen == "frozen by alice since 2026-11-27T03:12:00Z: INC-4711"
-    assert world.changed == [("ns", "kafka")]
+    assert world.changed == [("ns", "kafka")] * (1 if answers else 2), "frozen, and then in trouble"
     assert world.metric("tidegate_connection_frozen") == 1
     said = find_condition(read_status(ConnectionStatus, world.body).conditions, FROZEN)
     assert said is not None
@@ -509,6 +509,13 @@ def test_those_at_rest_are_told_when_their_connection_changes(world: World) -> N
 
     world.look()
     assert world.changed == [("ns", "kafka")], "nothing has changed"
+
+    for _ in range(3):
+        world.kafka.fail("cluster", Unavailable("nobody answers"))
+        world.look()
+    assert world.changed == [("ns", "kafka")] * 2, "once for an outage"
+    world.look()
+    world.changed.pop()
 
     spec = {"bootstrapServers": "127.0.0.1:9092", "allow": {"groups": ["payments"]}}
     world.kube.change(CONNECTIONS, "ns", "kafka", spec=spec)
