@@ -63,6 +63,10 @@ class Keeping:
         self._not_ready_s: dict[str, float] = {}
         """By policy, since when its connection is not ready (monotonic seconds)."""
 
+    def expect(self, body: Object, spec: OffsetResetPolicySpec) -> None:
+        """It takes part in who has a group, also before its own first pass."""
+        self._contenders.put(contender(body, spec))
+
     async def keep(self, body: Object, spec: OffsetResetPolicySpec, draft: Draft) -> None:
         """Ask each feature. One that fails does not hold up the others."""
         uid, live = uid_of(body), self._parts.live.used_by(body)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from tidegate.kube.loop import Pass
@@ -36,6 +37,16 @@ class PolicyReconciler:
         self._keeping = Keeping(parts, resets, features)
         self._told: dict[str, Told] = {}
         """By policy, which Events this process has recorded."""
+
+    def expect(self, bodies: Iterable[Object]) -> None:
+        """Before the first pass: the policies that there are, between which it is decided who has a group."""
+        for body in bodies:
+            if body["metadata"].get("deletionTimestamp") or not has_readable_status(PolicyStatus, body):
+                continue
+            try:
+                self._keeping.expect(body, parse_spec(OffsetResetPolicySpec, body))
+            except InvalidResource:
+                continue  # its own pass says so
 
     async def reconcile(self, body: Object) -> Pass:
         metadata, kube = body["metadata"], self._parts.kube
