@@ -227,10 +227,11 @@ class KubeClient:
 
     def put_config_map(self, owner: Object, name: str, data: Mapping[str, str]) -> None:
         namespace, what = namespace_of(owner), f"write ConfigMap {namespace_of(owner)}/{name}"
+        labels = {"app.kubernetes.io/managed-by": "tidegate"}
         metadata = {
             "name": name,
             "namespace": namespace,
-            "labels": {"app.kubernetes.io/managed-by": "tidegate"},
+            "labels": labels,
             "ownerReferences": [owner_reference(owner)],
         }
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": dict(data)}
@@ -240,7 +241,8 @@ class KubeClient:
             there = self._config_map(what, namespace, name)
             if not _is_owned(there, owner):
                 raise Conflict(f"{what}: one of this name is there that is not {name_of(owner)}'s") from None
-            body["metadata"] = metadata | {"resourceVersion": there["metadata"]["resourceVersion"]}
+            # With its other owners (``add_owner``), and what somebody else has noted on it.
+            body["metadata"] = {**there["metadata"], "labels": (there["metadata"].get("labels") or {}) | labels}
             self._call(what, self._core.replace, _CONFIG_MAPS, namespace, name, body)
 
     def own_name(self) -> str:
