@@ -294,9 +294,12 @@ class Operator:
         listed = dict(found)
         self.index.listed(listed[POLICIES], listed[CONNECTIONS])
         if not self.warm.is_set():
-            # What goes through a connection waits for the first look at it, for which it has to be known.
-            for body in listed[CONNECTIONS]:
-                self.connections.notice(None, body)
+            # Of all kinds, before a pass over any of them: kopf lists each kind when it comes to it, and who has a
+            # group is decided between policies, and by what is being reset. What goes through a connection waits for
+            # the first look at it, for which it has to be known.
+            for kind, objects in found:
+                for body in objects:
+                    self.loops[kind].notice(None, body)
             self.warm.set()
         if self.webhook is not None:
             if self.own_certificates is not None:

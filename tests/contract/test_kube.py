@@ -300,6 +300,21 @@ def test_a_config_map_gets_another_owner_once_and_is_removed(cluster: Cluster) -
         kube.add_owner(namespace, "run", owner_reference(other))
 
 
+def test_a_config_map_that_is_written_anew_stays_its_other_owners_too(cluster: Cluster) -> None:
+    """It would go with the first of them otherwise."""
+    kube, namespace = cluster.kube, cluster.users.namespace
+    owner, other = cluster.users.create("p"), cluster.users.create("q")
+    kube.put_config_map(owner, "run", {"a": "1", "b": "2"})
+    kube.add_owner(namespace, "run", owner_reference(other))
+
+    kube.put_config_map(owner, "run", {"a": "3"})
+
+    assert kube.own_config_map(owner, "run") == {"a": "3"}
+    assert kube.own_config_map(other, "run") == {"a": "3"}
+    kube.put_config_map(other, "run", {"a": "4"})
+    assert kube.own_config_map(owner, "run") == {"a": "4"}
+
+
 def test_what_is_removed_is_the_object_itself_and_none_of_its_name(cluster: Cluster) -> None:
     kube, users = cluster.kube, cluster.users
     old = users.create("gone")

@@ -56,11 +56,12 @@ class SparkOperator:
             GROUP, VERSION, self.namespace, PLURAL, name, {"status": status}
         )
 
-    def makes_driver(self, pod: str, phase: str, **status: Any) -> None:
+    def makes_driver(self, pod: str, phase: str, of: str = "payments-replay-1", **status: Any) -> None:
         self.core.create_namespaced_pod(
             self.namespace,
             {
-                "metadata": {"name": pod},
+                # spark-submit's, by the operator's conf spark.kubernetes.driver.label.…
+                "metadata": {"name": pod, "labels": {"sparkoperator.k8s.io/app-name": of, "spark-role": "driver"}},
                 "spec": {
                     "automountServiceAccountToken": False,
                     "serviceAccountName": "default",
@@ -267,6 +268,17 @@ def test_stopping_takes_application_and_driver_away(
     assert runner.status(launch).state is RunnerState.LOST
     assert operator.core.list_namespaced_pod(launch.namespace).items == []
     runner.stop(launch)
+
+
+def test_a_status_that_names_another_pod_has_it_left_alone(
+    runner: SparkApplicationRunner, operator: SparkOperator, launch: Launch
+) -> None:
+    runner.start(launch)
+    operator.makes_driver("of-another", "Running", of="another")
+    operator.says(launch.name, "RUNNING", pod="of-another")
+    assert "has no driver pod" in runner.status(launch).message
+    runner.stop(launch)
+    assert [pod.metadata.name for pod in operator.core.list_namespaced_pod(launch.namespace).items] == ["of-another"]
 
 
 def test_an_application_that_was_deleted_is_lost(

@@ -163,16 +163,22 @@ class FakeKube:
         key = (namespace_of(owner), name)
         with self._lock:
             found = _found(self.config_maps, *key, "ConfigMap")
-            if self.config_map_owners.get(key) != uid_of(owner):
+            if not self._is_owned(key, owner):
                 raise NotOwned(f"read ConfigMap {key[0]}/{name}: it is not {name_of(owner)}'s")
             return found
 
     def put_config_map(self, owner: Object, name: str, data: Mapping[str, str]) -> None:
         key = (namespace_of(owner), name)
         with self._lock:
-            if key in self.config_maps and self.config_map_owners.get(key) != uid_of(owner):
+            if key not in self.config_maps:
+                self.config_map_owners[key] = uid_of(owner)
+            elif not self._is_owned(key, owner):
                 raise Conflict(f"ConfigMap {name} is not {name_of(owner)}'s")
-            self.config_maps[key], self.config_map_owners[key] = dict(data), uid_of(owner)
+            self.config_maps[key] = dict(data)
+
+    def _is_owned(self, key: tuple[str, str], owner: Object) -> bool:
+        added = (str(each["uid"]) for each in self.added_owners.get(key, ()))
+        return uid_of(owner) in {self.config_map_owners.get(key), *added}
 
     def change_config_map(
         self, owner: Object, name: str, change: Callable[[Mapping[str, str]], Mapping[str, str] | None]

@@ -49,7 +49,7 @@ from tidegate.kafka.errors import Fenced, KafkaFailure
 from tidegate.kafka.model import Cluster
 from tidegate.kafka_client.settings import BadConnection
 from tidegate.kube.loop import Pass
-from tidegate.kube.objects import newest_of
+from tidegate.kube.objects import newest_of, tell_once
 from tidegate.kube.ports import (
     CONNECTIONS,
     EventType,
@@ -342,6 +342,8 @@ class ConnectionReconciler:
             self._parts.live.reached(live, seen.cluster_id)
         else:
             self._parts.live.troubled(live, seen.reason, seen.message)
+            if live.trouble is None:
+                self._parts.changed(live.namespace, live.name)
 
     async def _say(
         self,
@@ -365,9 +367,8 @@ class ConnectionReconciler:
         if says is not None and (said is None or (said.status, said.reason) != (says.status, says.reason)):
             kind = EventType.NORMAL if is_true(after.conditions, READY) else EventType.WARNING
             key = f"{generation}/{says.reason}/{says.last_transition_time.isoformat()}"
-            await in_thread(
-                self._parts.executor, parts.kube.record, body, KubeEvent(kind, says.reason, says.message, key)
-            )
+            happening = KubeEvent(kind, says.reason, says.message, key)
+            await tell_once(parts.kube, parts.executor, body, happening, set())
         body = await in_thread(self._parts.executor, parts.kube.replace_status, CONNECTIONS, body, after.to_json())
         parts.metrics.wrote_status(CONNECTIONS.kind)
         return body

@@ -1,14 +1,15 @@
 """SparkApplications of the Kubeflow Spark operator.
 
 Its ``applicationState`` is followed and not believed: short jobs end up FAILED (kubeflow/spark-operator #2755), others
-stay SUBMITTED for ever (#2872). Whether anything still runs is told by the driver's pod.
+stay SUBMITTED for ever (#2872). Whether anything still runs is told by the driver's pod. Which one that is, the status
+says as well, and it may say the name of any pod: it is believed of a pod that carries the application's name or uid.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from json import JSONDecodeError
 from typing import Any, Final
 
 import urllib3
@@ -18,9 +19,13 @@ from tidegate.jobs.application import GROUP, PLURAL, VERSION, render
 from tidegate.jobs.errors import RunnerFailure
 from tidegate.jobs.runner import FORGED_EXIT, Launch, RunnerState, RunnerStatus
 from tidegate.jobs.settings import SparkSettings
+from tidegate.kube.answers import NO_JSON, message_of
 from tidegate.kube.api import default_api_client
+from tidegate.kube.custom import is_object
 
 FIELD_MANAGER: Final = "tidegate"
+APP_NAME_LABEL: Final = "sparkoperator.k8s.io/app-name"
+"""What the Spark operator has ``spark-submit`` put on the driver's pod, and on the executors'."""
 DRIVER_CONTAINER: Final = "spark-kubernetes-driver"
 LOG_TAIL_LINES: Final = 20
 LOG_TAIL_BYTES: Final = 4096
@@ -113,12 +118,20 @@ class SparkApplicationRunner:
                 *(GROUP, VERSION, launch.namespace, PLURAL, launch.name),
                 propagation_policy="Background",
             )
-        pod_name = _driver_name(launch, application)
-        self._deleted(self._core.delete, "pods", launch.namespace, pod_name, grace_s=GRACE_S)
-        while self._application(launch) is not None or self._pod(pod_name, launch.namespace) is not None:
+        stopped: set[str] = set()
+        while True:
+            # In this order, each time: the Spark operator may be about to make it.
+            is_there = self._application(launch) is not None
+            pod = self._driver_pod(launch, application)
+            if pod is not None and pod["metadata"]["uid"] not in stopped:
+                self._deleted(self._core.delete, "pods", launch.namespace, pod["metadata"]["name"], grace_s=GRACE_S)
+                stopped.add(pod["metadata"]["uid"])
+            elif pod is None and not is_there:
+                return
             if self._clock.monotonic() > deadline:
+                what = f" or its pod {pod['metadata']['name']}" if pod is not None else ""
                 raise TimeoutError(
-                    f"SparkApplication {launch.namespace}/{launch.name} or its pod {pod_name} is still there after "
+                    f"SparkApplication {launch.namespace}/{launch.name}{what} is still there after "
                     f"{STOP_PATIENCE_S:.0f} s"
                 )
             self._clock.sleep(0.2)
@@ -129,21 +142,18 @@ class SparkApplicationRunner:
         )
         if status == 404:
             return None
-        if status is not None:
-            raise RunnerFailure(f"can't read SparkApplication {launch.namespace}/{launch.name}: {answer}")
-        found: dict[str, Any] = answer
-        return found
+        return _object_in(f"SparkApplication {launch.namespace}/{launch.name}", status, answer)
 
-    def _driver_pod(self, launch: Launch, application: Mapping[str, Any]) -> Any | None:
-        return self._pod(_driver_name(launch, application), launch.namespace)
+    def _driver_pod(self, launch: Launch, application: Mapping[str, Any] | None) -> dict[str, Any] | None:
+        """The one that the status names, or that is called as the Spark operator calls it; and belongs to it."""
+        pods = (self._pod(name, launch.namespace) for name in _driver_names(launch, application))
+        return next((pod for pod in pods if pod is not None and _belongs(pod, launch, application)), None)
 
-    def _pod(self, name: str, namespace: str) -> Any | None:
+    def _pod(self, name: str, namespace: str) -> dict[str, Any] | None:
         status, answer = _call(self._core.read, "pods", namespace, name)
         if status == 404:
             return None
-        if status is not None:
-            raise RunnerFailure(f"can't read pod {namespace}/{name}: {answer}")
-        return answer
+        return _object_in(f"pod {namespace}/{name}", status, answer)
 
     def _why(self, launch: Launch, pod: Any, said: str) -> str:
         parts = [f"driver pod {pod['metadata']['name']} failed"]
@@ -170,6 +180,16 @@ class SparkApplicationRunner:
             raise RunnerFailure(f"can't delete {arguments[-1]}: {answer}")
 
 
+def _object_in(what: str, status: int | None, answer: Any) -> dict[str, Any]:
+    """An answer that is an object. Raises ``RunnerFailure``."""
+    if status is not None:
+        raise RunnerFailure(f"can't read {what}: {answer}")
+    if not isinstance(answer, dict) or not is_object(answer):
+        raise RunnerFailure(f"can't read {what}: {NO_JSON}")
+    found: dict[str, Any] = {**answer, "status": answer.get("status") or {}}
+    return found
+
+
 def _call(method: Callable[..., Any], *arguments: Any, **options: Any) -> tuple[int | None, Any]:
     """``(None, object)``, or the HTTP status and the server's message. Raises ``RunnerFailure`` for no answer."""
     from kubernetes.client.exceptions import ApiException
@@ -177,18 +197,27 @@ def _call(method: Callable[..., Any], *arguments: Any, **options: Any) -> tuple[
     try:
         return None, method(*arguments, **options, _request_timeout=_TIMEOUT_S)
     except ApiException as error:
-        try:
-            return error.status, str(json.loads(error.body)["message"])
-        except (TypeError, ValueError, KeyError):
-            return error.status, str(error.reason)
+        return error.status, message_of(error)
+    except (JSONDecodeError, UnicodeDecodeError) as error:
+        # Of a proxy, or cut off.
+        raise RunnerFailure(f"the API server does not answer: {NO_JSON}") from error
     except (urllib3.exceptions.HTTPError, OSError) as error:
         raise RunnerFailure(f"the API server does not answer: {error}") from error
 
 
-def _driver_name(launch: Launch, application: Mapping[str, Any] | None) -> str:
-    """As the Spark operator says, or as it will name it."""
+def _driver_names(launch: Launch, application: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """As the Spark operator says, and as it will name it."""
     info = ((application or {}).get("status") or {}).get("driverInfo") or {}
-    return info.get("podName") or f"{launch.name}-driver"
+    return tuple(dict.fromkeys(name for name in (info.get("podName"), f"{launch.name}-driver") if name))
+
+
+def _belongs(pod: Mapping[str, Any], launch: Launch, application: Mapping[str, Any] | None) -> bool:
+    """Whether the Spark operator has made the pod for the application: by its label, or by the owner that its webhook
+    adds. Who may write the application's status could name any other, to be read and deleted."""
+    metadata = pod["metadata"]
+    owners = {owner.get("uid") for owner in metadata.get("ownerReferences") or ()}
+    is_owned = application is not None and application["metadata"]["uid"] in owners
+    return is_owned or (metadata.get("labels") or {}).get(APP_NAME_LABEL) == launch.name
 
 
 def _ended(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:

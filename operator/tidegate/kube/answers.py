@@ -31,6 +31,15 @@ def message_of(error: Any) -> str:
         return str(error.reason)
 
 
+def is_already_there(error: object) -> bool:
+    """Whether a 409 is for the name that is taken. There is another one: the count of a quota was just changed by
+    somebody else, and nothing was made."""
+    try:
+        return bool(json.loads(getattr(error, "body", None) or "")["reason"] != "Conflict")
+    except (TypeError, ValueError, KeyError):
+        return True
+
+
 def is_of_ending_namespace(error: object) -> bool:
     """Whether the API server refuses to make something because the namespace is being deleted
     (``NamespaceTerminatingCause``)."""

@@ -15,7 +15,7 @@ from kubernetes.client import ApiClient
 from kubernetes.client.exceptions import ApiException
 
 from tidegate.clock import Clock
-from tidegate.kube.answers import NO_JSON, is_of_ending_namespace, message_of, why_unanswered
+from tidegate.kube.answers import NO_JSON, is_already_there, is_of_ending_namespace, message_of, why_unanswered
 from tidegate.kube.core import CoreObjects
 from tidegate.kube.custom import CustomResources, page_of
 from tidegate.kube.labels import owner_label
@@ -191,8 +191,10 @@ class KubeClient:
         }
         try:
             self._call(f"record an Event of {namespace}/{name}", self._core.create, "events", namespace, event)
-        except Conflict:
-            return  # it was recorded by an earlier pass that died before it wrote the status
+        except Conflict as conflict:
+            # It was recorded by an earlier pass that died before it wrote the status.
+            if not is_already_there(conflict.__cause__):
+                raise
         except KubeFailure as failure:
             # Nothing can be made there any more, and what holds up the namespace's end has to be let go of.
             if not is_of_ending_namespace(failure.__cause__):
@@ -225,10 +227,11 @@ class KubeClient:
 
     def put_config_map(self, owner: Object, name: str, data: Mapping[str, str]) -> None:
         namespace, what = namespace_of(owner), f"write ConfigMap {namespace_of(owner)}/{name}"
+        labels = {"app.kubernetes.io/managed-by": "tidegate"}
         metadata = {
             "name": name,
             "namespace": namespace,
-            "labels": {"app.kubernetes.io/managed-by": "tidegate"},
+            "labels": labels,
             "ownerReferences": [owner_reference(owner)],
         }
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": dict(data)}
@@ -238,7 +241,8 @@ class KubeClient:
             there = self._config_map(what, namespace, name)
             if not _is_owned(there, owner):
                 raise Conflict(f"{what}: one of this name is there that is not {name_of(owner)}'s") from None
-            body["metadata"] = metadata | {"resourceVersion": there["metadata"]["resourceVersion"]}
+            # With its other owners (``add_owner``), and what somebody else has noted on it.
+            body["metadata"] = {**there["metadata"], "labels": (there["metadata"].get("labels") or {}) | labels}
             self._call(what, self._core.replace, _CONFIG_MAPS, namespace, name, body)
 
     def own_name(self) -> str:

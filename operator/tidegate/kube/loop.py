@@ -100,7 +100,8 @@ class LevelLoop:
     ``is_ours``: whether this process makes passes over an object; asked before each pass. What is another's is taken in
     and watched, and let go of where it was ours. Whoever knows that the answer has changed wakes the object.
 
-    A loop that stands by takes in what is told of its objects, and makes no pass over them until it begins.
+    A loop that stands by takes in what is told of its objects, and makes no pass over them until it begins. ``begins``
+    is told of those that are ours by then, before the first pass over any of them: for what is decided between several.
     """
 
     def __init__(
@@ -112,6 +113,7 @@ class LevelLoop:
         before_first: Callable[[Object], Awaitable[None]] = _at_once,
         is_ours: Callable[[Object], bool] = _always,
         gone: Callable[[Object], None] = _nobody,
+        begins: Callable[[Collection[Object]], None] | None = None,
     ) -> None:
         self._reconciler = reconciler
         self._expected = expected
@@ -119,6 +121,7 @@ class LevelLoop:
         self._before_first = before_first
         self._is_ours = is_ours
         self._gone = gone
+        self._begins = begins
         self._items: dict[str, _Item] = {}
         self._standing_by = False
         self._uids: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
@@ -138,6 +141,8 @@ class LevelLoop:
         if not self._standing_by or self._stopping:
             return
         self._standing_by = False
+        if self._begins is not None:
+            self._begins([body for body in self.bodies if self._is_ours(body)])
         for uid, item in self._items.items():
             self._start(uid, item)
 

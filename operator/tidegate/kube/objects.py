@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
 from typing import Any, Final, cast
 
 from tidegate.kube.ports import (
+    Conflict,
     Kind,
     Kube,
     KubeEvent,
     KubeFailure,
+    KubeUnavailable,
     NotFound,
     Object,
     label_of,
@@ -83,10 +85,40 @@ class Told:
 
 
 async def tell_once(kube: Kube, executor: Executor, body: Object, happening: KubeEvent, told: set[str] | Told) -> None:
-    """Record an Event about the object, unless its key is among those that this process has recorded (``told``)."""
-    if happening.key not in told:
-        await in_thread(executor, kube.record, body, happening)
-        told.add(happening.key)
+    """Record an Event about the object, unless its key is among those that this process has recorded (``told``).
+
+    One that the API server does not take (a quota, an admission rule, a store of its own for Events that does not
+    answer) is told in the log, and nothing else waits for it: the object's status says the same.
+    """
+    await tell_all(kube, executor, body, (happening,), told)
+
+
+async def tell_all(
+    kube: Kube, executor: Executor, body: Object, happenings: Iterable[KubeEvent], told: set[str] | Told
+) -> None:
+    """The same for several. Where one got no answer, the others are not sent after it: each would wait as long.
+
+    Those without an answer are recorded later, where the next pass tells of them again; one that was refused is not.
+    """
+    silent: KubeFailure | None = None
+    for happening in happenings:
+        if happening.key in told:
+            continue
+        failure = silent
+        if failure is None:
+            try:
+                await in_thread(executor, kube.record, body, happening)
+            except (KubeUnavailable, Conflict) as unsure:  # a Conflict: another writer, of the quota's count perhaps
+                failure = unsure
+                silent = unsure if isinstance(unsure, KubeUnavailable) else None
+            except KubeFailure as refused:
+                failure = refused
+                told.add(happening.key)
+            else:
+                told.add(happening.key)
+        if failure is not None:
+            what = f"{happening.type.value} {happening.reason}: {happening.message}"
+            _log.warning("%s: an Event was not recorded: %s; it says: %s", label_of(body), failure, what)
 
 
 def version_of(body: Object) -> int:

@@ -15,7 +15,7 @@ from typing import Final
 from tidegate.connection.live import Live, LiveConnections
 from tidegate.jobs.errors import RunnerFailure
 from tidegate.kube.loop import Pass
-from tidegate.kube.objects import newest_of, tell_once
+from tidegate.kube.objects import newest_of, tell_all
 from tidegate.kube.ports import BACKUPS, Object, label_of, name_of, namespace_of, uid_of
 from tidegate.offset_backup.attempts import Attempts, ForeignDocument, JobParts, Memory, NewerOrder
 from tidegate.offset_backup.metrics import BackupMetrics
@@ -190,8 +190,7 @@ class BackupReconciler:
 
     async def _say(self, body: Object, before: OffsetBackupStatus, told: Told) -> Object:
         jobs, known = self._parts.jobs, self._told.setdefault(uid_of(body), set())
-        for happening in told.happenings:
-            await tell_once(jobs.kube, jobs.executor, body, happening, known)
+        await tell_all(jobs.kube, jobs.executor, body, told.happenings, known)
         if told.status == before:
             return body
         body = await in_thread(jobs.executor, jobs.kube.replace_status, BACKUPS, body, told.status.to_json())

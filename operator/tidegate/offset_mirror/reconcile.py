@@ -16,7 +16,7 @@ from tidegate.connection.live import Live
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kube.loop import Pass
 from tidegate.kube.objects import Told as Keys
-from tidegate.kube.objects import newest_of, tell_once
+from tidegate.kube.objects import newest_of, tell_all
 from tidegate.kube.ports import MIRRORS, KubeFailure, Object, label_of, name_of, namespace_of, uid_of
 from tidegate.kube.unreadable import UNREADABLE_AGAIN_S, say_unreadable
 from tidegate.offset_mirror.copying import Copying, with_found
@@ -382,8 +382,7 @@ class MirrorReconciler:
 
     async def _say(self, body: Object, before: Before, told: Told) -> Object:
         parts, keys = self._parts, self._keys.setdefault(uid_of(body), Keys())
-        for happening in told.happenings:
-            await tell_once(parts.kube, parts.executor, body, happening, keys)
+        await tell_all(parts.kube, parts.executor, body, told.happenings, keys)
         if not is_news(before, told.status):
             return body
         body = await in_thread(parts.executor, parts.kube.replace_status, MIRRORS, body, told.status.to_json())

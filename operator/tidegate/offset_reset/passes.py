@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import assert_never
@@ -18,11 +18,11 @@ from tidegate.jobs.errors import RunnerFailure
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.names import is_allowed
 from tidegate.kube.loop import Pass
-from tidegate.kube.objects import newest_of, tell_once
+from tidegate.kube.objects import newest_of, tell_all
 from tidegate.kube.ports import (
     RESETS,
-    KubeEvent,
     Object,
+    connection_named,
     label_of,
     name_of,
     owner_reference,
@@ -79,6 +79,8 @@ class ResetPasses:
         self._unreadable = Unreadable(parts, self._memories, self._supervision)
         self._under_way: dict[str, tuple[tuple[str, str], tuple[str, ...] | frozenset[str]]] = {}
         """By resource, the connection and the groups of its run: names and patterns, or names only."""
+        self._expected: dict[str, Object] = {}
+        """By uid, those with a run that an earlier process has begun, until a pass of this one has looked at it."""
         parts.metrics.runs_may_end(RUN_ENDS)
 
     async def pass_over(self, body: Object) -> Pass:
@@ -100,12 +102,25 @@ class ResetPasses:
                 return await self._pass(body, await self._see(body, spec, invalid, status))
         return await self._pass(body, await self._see(body, spec, invalid, status))
 
+    def expect(self, bodies: Iterable[Object]) -> None:
+        """Before the first pass: the resets that there are, some of which an earlier process has begun."""
+        for body in bodies:
+            current = under_way(status_of(body)) if status_is_readable(body) else None
+            if current is not None and not awaits_approval(current) and read_spec(body)[0] is not None:
+                self._expected[uid_of(body)] = body
+
     def is_being_reset(self, live: Live, group: str) -> bool:
         """Whether a run that this process knows of changes the offsets of the group."""
-        return any(
+        return self._is_expected(live, group) or any(
             self._is_on_cluster_of(live, connection)
             and (group in groups if isinstance(groups, frozenset) else is_allowed(group, groups))
             for connection, groups in self._under_way.values()
+        )
+
+    def _is_expected(self, live: Live, group: str) -> bool:
+        return any(
+            self._is_on_cluster_of(live, connection_named(body)) and is_allowed(group, self._runs.groups(body))
+            for body in self._expected.values()
         )
 
     def _is_on_cluster_of(self, live: Live, connection: tuple[str, str]) -> bool:
@@ -113,13 +128,10 @@ class ResetPasses:
         cluster_id = self._parts.live.cluster_id(*connection)
         return connection == (live.namespace, live.name) or (cluster_id != "" and cluster_id == live.cluster_id)
 
-    async def _tell(self, body: Object, happening: KubeEvent) -> None:
-        told = self._memories.of(body).told
-        await tell_once(self._parts.kube, self._parts.executor, body, happening, told)
-
     def forget(self, body: Object) -> None:
         uid = uid_of(body)
         self._under_way.pop(uid, None)
+        self._expected.pop(uid, None)
         self._beginning.forget(uid)
         self._parts.observer.drop(uid)
         self._parts.metrics.run_is(uid, None)
@@ -163,12 +175,14 @@ class ResetPasses:
         current, fleet = under_way(decision.status), seen.run.fleet if seen.run is not None else None
         if current is None or awaits_approval(current):
             self._under_way.pop(seen.uid, None)
+            self._expected.pop(seen.uid, None)
             return
         live = self._parts.live.to_finish(body)
         if seen.spec is not None and live is not None:
             # What else its patterns match is not its own to keep others from.
             groups = frozenset(fleet.planned) if fleet is not None else self._runs.groups(body)
             self._under_way[seen.uid] = ((live.namespace, live.name), groups)
+            self._expected.pop(seen.uid, None)
 
     # --- see ----------------------------------------------------------------------------------------------------------
 
@@ -282,8 +296,8 @@ class ResetPasses:
         return body
 
     async def _tell_all(self, body: Object, decision: Decision) -> None:
-        for happening in decision.happenings:
-            await self._tell(body, happening)
+        told = self._memories.of(body).told
+        await tell_all(self._parts.kube, self._parts.executor, body, decision.happenings, told)
 
     def _count_end(self, memory: Memory, seen: Seen, decision: Decision) -> None:
         reset = decision.status

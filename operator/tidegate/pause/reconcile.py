@@ -16,7 +16,7 @@ from tidegate.connection.freezing import FrozenMeanwhile, begin
 from tidegate.connection.live import Live
 from tidegate.kafka.errors import NotAuthorized, Refused
 from tidegate.kube.loop import Pass
-from tidegate.kube.objects import newest_of, tell_once
+from tidegate.kube.objects import newest_of, tell_all, tell_once
 from tidegate.kube.ports import PAUSES, EventType, KubeEvent, Object, connection_named, label_of, namespace_of, uid_of
 from tidegate.kube.unreadable import (
     ABANDON,
@@ -174,8 +174,7 @@ class PauseReconciler:
     async def _say(self, body: Object, seen: Seen, decision: Decision, memory: Memory) -> Object:
         parts = self._parts
         self._measure(seen, decision, memory)
-        for happening in decision.happenings:
-            await tell_once(parts.kube, parts.executor, body, happening, memory.told)
+        await tell_all(parts.kube, parts.executor, body, decision.happenings, memory.told)
         if decision.status != seen.status:
             body = await in_thread(
                 self._parts.executor, parts.kube.replace_status, PAUSES, body, decision.status.to_json()

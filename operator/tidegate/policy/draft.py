@@ -77,6 +77,12 @@ class Draft:
             self._unsay()
             self.moving(reason, message)
 
+    def was_moving(self, reason: str) -> bool:
+        """Whether that was so before this pass, for this reason."""
+        return any(
+            c.type == RECONCILING and c.status is ConditionStatus.TRUE and c.reason == reason for c in self._before
+        )
+
     def _unsay(self) -> None:
         """What was so before the pass has not changed in between."""
         said = {c.type: c for c in self.status.conditions if c.type not in _SUMMARY}

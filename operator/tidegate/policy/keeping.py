@@ -33,6 +33,9 @@ _log = logging.getLogger(__name__)
 
 _AGAIN_S: Final = 2.0
 _NEWER_AGAIN_S: Final = 30.0
+_OUTAGE_S: Final = 30.0
+"""A connection that is not ready for so long makes its policies not ready. Until then what they keep is as it was said:
+offsets expire in hours, and a broker that is replaced answers again within seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,12 @@ class Keeping:
         """By policy, why a feature failed last."""
         self._unwritten: dict[str, str] = {}
         """By policy, why its memory was not written last."""
+        self._not_ready_s: dict[str, float] = {}
+        """By policy, since when its connection is not ready (monotonic seconds)."""
+
+    def expect(self, body: Object, spec: OffsetResetPolicySpec) -> None:
+        """It takes part in who has a group, also before its own first pass."""
+        self._contenders.put(contender(body, spec))
 
     async def keep(self, body: Object, spec: OffsetResetPolicySpec, draft: Draft) -> None:
         """Ask each feature. One that fails does not hold up the others."""
@@ -77,8 +86,10 @@ class Keeping:
                 draft.not_ready_after_all(WAITING_FOR_CONNECTION, why)
         if live is None or live.trouble is not None:
             if spec.keeps_something:
+                self._without_kafka(body, live, draft)
                 draft.look_in(_AGAIN_S)
             return
+        self._not_ready_s.pop(uid, None)
         if live.is_foreign and spec.group is not None and spec.keeps_something:
             message = group_not_allowed(live.label, live.allow, "spec.group", spec.group)
             if message is not None:
@@ -100,6 +111,18 @@ class Keeping:
         else:
             self._unwritten.pop(uid, None)
 
+    def _without_kafka(self, body: Object, live: Live | None, draft: Draft) -> None:
+        """The connection is there, and not ready: said once that has lasted, or was said by an earlier process."""
+        now_s = self._parts.clock.monotonic()
+        since_s = self._not_ready_s.setdefault(uid_of(body), now_s)
+        if live is None or live.trouble is None:
+            return
+        if now_s - since_s >= _OUTAGE_S or draft.was_moving(WAITING_FOR_CONNECTION):
+            why = f"KafkaConnection {live.label} is not ready ({live.trouble[0]})"
+            draft.not_ready_after_all(
+                WAITING_FOR_CONNECTION, f"{why}: nothing is kept until it is, and what else is said is of before"
+            )
+
     def _not_for_it(self, body: Object, spec: OffsetResetPolicySpec, draft: Draft) -> None:
         """Nothing is kept through a connection that this policy may not use, and nothing else is said."""
         if not spec.keeps_something:
@@ -116,6 +139,7 @@ class Keeping:
         self._contenders.drop(uid)
         self._troubles.pop(uid, None)
         self._unwritten.pop(uid, None)
+        self._not_ready_s.pop(uid, None)
 
     async def _let_go(self, uid: str) -> None:
         """Of what is kept in this process; the next pass begins with what is written."""

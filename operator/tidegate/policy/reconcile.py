@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from tidegate.kube.loop import Pass
-from tidegate.kube.objects import Told, newest_of, tell_once
+from tidegate.kube.objects import Told, newest_of, tell_all
 from tidegate.kube.ports import (
     POLICIES,
     EventType,
@@ -36,6 +37,16 @@ class PolicyReconciler:
         self._keeping = Keeping(parts, resets, features)
         self._told: dict[str, Told] = {}
         """By policy, which Events this process has recorded."""
+
+    def expect(self, bodies: Iterable[Object]) -> None:
+        """Before the first pass: the policies that there are, between which it is decided who has a group."""
+        for body in bodies:
+            if body["metadata"].get("deletionTimestamp") or not has_readable_status(PolicyStatus, body):
+                continue
+            try:
+                self._keeping.expect(body, parse_spec(OffsetResetPolicySpec, body))
+            except InvalidResource:
+                continue  # its own pass says so
 
     async def reconcile(self, body: Object) -> Pass:
         metadata, kube = body["metadata"], self._parts.kube
@@ -72,8 +83,7 @@ class PolicyReconciler:
         self._parts.metrics.newer_is(POLICIES.kind, uid_of(body), draft.is_left_alone)
         if APPROVE in (metadata.get("annotations") or {}):
             draft.tell(EventType.WARNING, ANNOTATION_APPROVES_NOTHING, ANNOTATION_SAYS, ANNOTATION_APPROVES_NOTHING)
-        for happening in draft.happenings:
-            await tell_once(kube, self._parts.executor, body, happening, told)
+        await tell_all(kube, self._parts.executor, body, draft.happenings, told)
         if draft.status != before:
             body = await in_thread(self._parts.executor, kube.replace_status, POLICIES, body, draft.status.to_json())
             self._parts.metrics.wrote_status(POLICIES.kind)

@@ -135,6 +135,16 @@ def _in_time(retry_s: float, info: ValidationInfo) -> float:
     return retry_s
 
 
+def _outlasts_listings(limit_s: float, info: ValidationInfo) -> float:
+    interval_s = info.data.get("health_interval_s")
+    if interval_s is not None and interval_s >= limit_s:
+        raise ValueError(
+            f"has to be more than {_PREFIX}HEALTH_INTERVAL_S, which is {interval_s:g}: /healthz would fail between two "
+            "listings. Three times as much leaves time for one that fails"
+        )
+    return limit_s
+
+
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
 
@@ -227,8 +237,9 @@ class Settings(BaseModel):
     health_interval_s: Seconds = 30.0
     """Between two listings of our resources by the freshness check."""
 
-    unobserved_limit_s: Seconds = 90.0
-    """How long a resource's generation may stay unobserved before ``/healthz`` fails."""
+    unobserved_limit_s: Annotated[Seconds, AfterValidator(_outlasts_listings), Field(validate_default=True)] = 90.0
+    """How long a resource's generation may stay unobserved before ``/healthz`` fails; longer than
+    ``TIDEGATE_HEALTH_INTERVAL_S``."""
 
     runtime_directory: Path = Field(default_factory=lambda: Path(tempfile.gettempdir()) / "tidegate")
     """Where connections' certificates and passwords are kept as files: memory-backed, for this process only."""

@@ -28,6 +28,7 @@ from tidegate.kube.ports import (
     Kube,
     KubeEvent,
     KubeFailure,
+    KubeUnavailable,
     Object,
     connection_named,
     name_of,
@@ -166,12 +167,14 @@ class Sweeper:
             # Before the effect, of which nobody would tell if this process died after it.
             key = f"{HOLDS_SWEPT}/{left.holder}/{left.group}/{left.epoch}/{len(left.keys)}"
             message = f"released what nobody would have let go of; {what}"
-            await in_thread(
-                self._parts.executor,
-                self._parts.kube.record,
-                connection,
-                KubeEvent(EventType.WARNING, HOLDS_SWEPT, message, key),
-            )
+            happening = KubeEvent(EventType.WARNING, HOLDS_SWEPT, message, key)
+            try:
+                await in_thread(self._parts.executor, self._parts.kube.record, connection, happening)
+            except KubeUnavailable:
+                raise
+            except KubeFailure as refused:
+                # It may be refused for good, and the log tells as well: nobody's consumers wait for an Event.
+                _log.warning("%s/%s: an Event was not recorded: %s; %s", live.namespace, live.name, refused, message)
         loop = asyncio.get_running_loop()
         release = functools.partial(live.finishing.control.release, left.keys)
         await loop.run_in_executor(self._parts.patient_executor, release)

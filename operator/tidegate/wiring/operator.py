@@ -303,8 +303,8 @@ def _resetting(
         undo_kept=timedelta(seconds=settings.undo_kept_s),
     )
     passes = ResetPasses(parts)
-    resets = shared.looped(RESETS, OffsetResetReconciler(passes, parts))
-    policies = PolicyParts(
+    resets = shared.looped(RESETS, OffsetResetReconciler(passes, parts), begins=passes.expect)
+    policy_parts = PolicyParts(
         kube=shared.kube,
         live=shared.live,
         executor=shared.executor,
@@ -313,7 +313,8 @@ def _resetting(
         metrics=shared.metrics,
         told_of_reset=resets.named,
     )
-    return shared.looped(POLICIES, PolicyReconciler(policies, passes, features)), resets
+    policies = PolicyReconciler(policy_parts, passes, features)
+    return shared.looped(POLICIES, policies, begins=policies.expect), resets
 
 
 def _leaders(shared: Shared) -> Leaders:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
@@ -27,7 +27,7 @@ from tidegate.kube.api import default_api_client
 from tidegate.kube.client import KubeClient
 from tidegate.kube.leaders_client import LeadersApiClient
 from tidegate.kube.loop import LevelLoop, Reconciler
-from tidegate.kube.ports import CONNECTIONS, Kind, KubeFailure
+from tidegate.kube.ports import CONNECTIONS, Kind, KubeFailure, Object
 from tidegate.reset.document import StoreFailure
 from tidegate.reset.store import ForeignRun, RunNotFound, StaleAttempt
 from tidegate.service.metrics import Metrics
@@ -86,14 +86,17 @@ class Shared:
         """Spark's jobs run in pods, not on this machine."""
         return self.settings.spark.runner is RunnerKind.SPARK_APPLICATION
 
-    def looped(self, kind: Kind, reconciler: Reconciler) -> LevelLoop:
-        """The loop over the objects of a kind."""
+    def looped(
+        self, kind: Kind, reconciler: Reconciler, begins: Callable[[Collection[Object]], None] | None = None
+    ) -> LevelLoop:
+        """The loop over the objects of a kind. ``begins``: as of ``LevelLoop``."""
         return LevelLoop(
             reconciler,
             expected=_EXPECTED,
             observe_pass=lambda seconds, failed: self.metrics.passed(kind.kind, seconds, failed=failed),
             is_ours=self.sharing.is_ours(kind),
             **({"gone": self.sharing.connection_changed} if kind == CONNECTIONS else {"before_first": self.looks.wait}),
+            begins=begins,
         )
 
 

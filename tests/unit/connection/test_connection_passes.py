@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Fenced, KafkaFailure, NotAuthorized, Unavailable
 from tidegate.kafka.rights import Resource, Right
 from tidegate.kafka_client.settings import BadConnection
-from tidegate.kube.ports import CONNECTIONS, KubeFailure, KubeUnavailable, Object
+from tidegate.kube.ports import CONNECTIONS, Conflict, KubeFailure, KubeUnavailable, Object
 from tidegate.resources.base import read_status
 from tidegate.resources.conditions import (
     CONNECT_CLUSTERS,
@@ -110,6 +111,20 @@ def world(tmp_path: Path) -> Iterator[World]:
     made = World(tmp_path)
     yield made
     made.executor.shutdown()
+
+
+@pytest.mark.parametrize("refusal", [KubeFailure("403 exceeded quota"), KubeUnavailable("503"), Conflict("409")])
+def test_what_a_look_found_is_said_though_its_event_is_refused(
+    world: World, monkeypatch: pytest.MonkeyPatch, refusal: KubeFailure
+) -> None:
+    def refused(*_: Any) -> None:
+        raise refusal
+
+    monkeypatch.setattr(world.kube, "record", refused)
+
+    world.look()
+
+    assert [c["status"] for c in world.body["status"]["conditions"] if c["type"] == "Ready"] == ["True"]
 
 
 @pytest.mark.parametrize("failure", [Unavailable("nobody answers"), NotAuthorized("describe the cluster")])
@@ -300,7 +315,7 @@ def test_a_connection_is_frozen_at_once_and_stays_open(world: World, *, answers:
     assert live is not None
     assert live.kafka is opened.kafka
     assert live.frozen == "frozen by alice since 2026-11-27T03:12:00Z: INC-4711"
-    assert world.changed == [("ns", "kafka")]
+    assert world.changed == [("ns", "kafka")] * (1 if answers else 2), "frozen, and then in trouble"
     assert world.metric("tidegate_connection_frozen") == 1
     said = find_condition(read_status(ConnectionStatus, world.body).conditions, FROZEN)
     assert said is not None
@@ -494,6 +509,13 @@ def test_those_at_rest_are_told_when_their_connection_changes(world: World) -> N
 
     world.look()
     assert world.changed == [("ns", "kafka")], "nothing has changed"
+
+    for _ in range(3):
+        world.kafka.fail("cluster", Unavailable("nobody answers"))
+        world.look()
+    assert world.changed == [("ns", "kafka")] * 2, "once for an outage"
+    world.look()
+    world.changed.pop()
 
     spec = {"bootstrapServers": "127.0.0.1:9092", "allow": {"groups": ["payments"]}}
     world.kube.change(CONNECTIONS, "ns", "kafka", spec=spec)

@@ -12,7 +12,7 @@ from kubernetes.client.exceptions import ApiException
 
 from tidegate.clock import SystemClock
 from tidegate.kube.client import KubeClient
-from tidegate.kube.ports import PAUSES, EventType, KubeEvent, KubeFailure
+from tidegate.kube.ports import PAUSES, Conflict, EventType, KubeEvent, KubeFailure
 
 HAPPENING = KubeEvent(EventType.NORMAL, "Resumed", "it is deleted: nothing is held", "k")
 
@@ -46,6 +46,30 @@ def test_an_event_that_a_namespace_being_deleted_does_not_take_keeps_nothing_fro
     recorded(core)
 
     assert core.made["reason"] == "Resumed"
+
+
+class Conflicts(Core):
+    """Answers 409, for this reason."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__()
+        self.reason = reason
+
+    def create(self, _plural: str, _namespace: str, body: dict[str, Any], **_: Any) -> None:
+        self.made = body
+        error = ApiException(status=409, reason="Conflict")
+        error.body = json.dumps({"message": "no", "reason": self.reason})
+        raise error
+
+
+def test_an_event_that_is_there_already_is_recorded() -> None:
+    recorded(Conflicts("AlreadyExists"))
+
+
+def test_an_event_that_was_not_made_for_a_conflict_of_another_kind_is_not_taken_for_recorded() -> None:
+    """A ResourceQuota's count, for one, that somebody else has changed at the same moment."""
+    with pytest.raises(Conflict, match="409 no"):
+        recorded(Conflicts("Conflict"))
 
 
 def test_an_event_that_is_refused_for_another_reason_is_a_failure() -> None:

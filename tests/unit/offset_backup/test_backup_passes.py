@@ -23,7 +23,7 @@ from tidegate.jobs.mounts import JobPlaces
 from tidegate.jobs.runner import Launch, RunnerState, RunnerStatus
 from tidegate.jobs.settings import SparkSettings
 from tidegate.kafka.connection import Connection
-from tidegate.kube.ports import BACKUPS, Object
+from tidegate.kube.ports import BACKUPS, KubeFailure, Object
 from tidegate.offset_backup.attempts import JobParts
 from tidegate.offset_backup.document import Backup, Document, Result, decode_document, digest, encode_document
 from tidegate.offset_backup.manifest import schedule_folder
@@ -281,6 +281,23 @@ def test_a_process_that_dies_between_any_two_steps_is_followed_by_one_that_goes_
     assert world.attempts() == ["1", "2"]
     assert world.events == ["BackupTaken", "BackupTaken"]
     assert not [name for name in world.jobs.stopped if name]
+
+
+def test_what_came_of_a_backup_is_said_though_its_events_are_refused(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: Any) -> None:
+        raise KubeFailure("record an Event of ns/p: 403 exceeded quota: events")
+
+    monkeypatch.setattr(world.kube, "record", refused)
+
+    world.keep(4)
+    world.end_job()
+    world.keep(4)
+
+    assert world.last.last is not None
+    assert world.condition.status.value == "True"
+    assert not world.events
 
 
 def test_due_times_that_were_missed_are_made_up_for_by_one(world: World) -> None:

@@ -18,7 +18,7 @@ from support.mirror.written import Written, batch, placed
 from tidegate.clock import SystemClock
 from tidegate.kafka.errors import NotAuthorized, Unavailable
 from tidegate.kafka.model import TopicPartition
-from tidegate.kube.ports import MIRRORS, Conflict, Kind, Object
+from tidegate.kube.ports import MIRRORS, Conflict, Kind, KubeFailure, Object
 from tidegate.mirror import transitions
 from tidegate.mirror.model import Interrupted, ProducerIds
 from tidegate.mirror.ports import GroupOffset, GroupOffsets
@@ -52,6 +52,20 @@ def test_a_topic_is_copied_and_said_to_be_in_sync(world: World) -> None:
     assert [world.condition(each).status for each in ("InSync", "Seeding", "Drifted")] == ["True", "False", "False"]
     assert world.condition("Drifted").reason == "NoDriftSeen"
     assert [h.reason for h in world.kube.happenings_of("m")] == ["CopiesSeeding", "CopiesInSync"]
+
+
+def test_a_topic_is_copied_though_the_mirror_s_events_are_refused(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: Any) -> None:
+        raise KubeFailure("record an Event of ns/m: 403 exceeded quota: events")
+
+    monkeypatch.setattr(world.kube, "record", refused)
+
+    world.copied()
+
+    assert world.status.in_sync == "2/2"
+    assert not world.kube.happenings_of("m")
 
 
 def test_nothing_is_copied_before_the_status_names_the_topics_ids(

@@ -764,6 +764,63 @@ def test_a_policy_whose_connection_is_not_there_is_not_ready(world: PolicyWorld)
     assert world.said("Reconciling") is None
 
 
+def keeping(world: PolicyWorld) -> None:
+    """The policy keeps something, and is said to."""
+    world.declare(None)
+    world.kube.change(POLICIES, "ns", "p", spec={**SPEC, "retention": {}})
+    world.rounds(1)
+    assert world.said("Ready") == ("True", "NoReset")
+
+
+def test_a_policy_whose_cluster_has_been_away_for_a_while_is_not_ready(world: PolicyWorld) -> None:
+    keeping(world)
+    [live] = world.live
+    world.live.troubled(live, "KafkaUnavailable", "no broker answers")
+
+    world.rounds(60)
+
+    assert world.said("Ready") == ("False", "WaitingForConnection")
+    assert world.said("Reconciling") == ("True", "WaitingForConnection")
+    assert "KafkaConnection kafka is not ready (KafkaUnavailable)" in world.message("Ready")
+    written = world.kube.writes
+    world.live.troubled(live, "NotAuthorized", "the login is refused")
+    world.rounds(3)
+    assert "(NotAuthorized)" in world.message("Ready")
+    assert world.kube.writes == written + 1
+
+    world.live.put(live)
+    world.rounds(1)
+    assert world.said("Ready") == ("True", "NoReset")
+    assert world.said("Reconciling") is None
+
+
+def test_a_cluster_that_is_away_for_a_moment_now_and_then_leaves_its_policies_ready(world: PolicyWorld) -> None:
+    keeping(world)
+    [live] = world.live
+    written = world.kube.writes
+
+    for _ in range(10):
+        world.live.troubled(live, "KafkaUnavailable", "no broker answers")
+        world.rounds(20)
+        world.live.put(live)
+        world.rounds(1)
+
+    assert world.said("Ready") == ("True", "NoReset")
+    assert world.kube.writes == written
+
+
+def test_a_new_process_does_not_call_ready_what_an_earlier_one_has_found_is_not(world: PolicyWorld) -> None:
+    keeping(world)
+    [live] = world.live
+    world.live.troubled(live, "KafkaUnavailable", "no broker answers")
+    world.rounds(60)
+    world.restart()
+
+    world.rounds(1)
+
+    assert world.said("Ready") == ("False", "WaitingForConnection")
+
+
 def test_features_know_of_the_policys_own_reset_also_after_a_restart(world: PolicyWorld) -> None:
     feature = with_feature(world)
     hang(world)

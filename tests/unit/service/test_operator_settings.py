@@ -86,3 +86,28 @@ def test_a_lease_needs_a_namespace_and_times_by_which_a_leader_gives_up_before_i
     for short in ({"TIDEGATE_LEASE_DURATION_S": "7"}, {"TIDEGATE_LEASE_RENEW_S": "2"}, {"TIDEGATE_LEASE_RETRY_S": "7"}):
         with pytest.raises(BadSettings, match=r"LEASE_RETRY_S < LEASE_RENEW_S < LEASE_DURATION_S"):
             Settings.from_environment({**lease, **short})
+
+
+@pytest.mark.parametrize(("interval", "limit"), [("91", ""), ("90", ""), ("", "30"), ("600", "90")])
+def test_the_health_check_does_not_fail_between_two_listings(interval: str, limit: str) -> None:
+    """It would by an interval as long as the limit or longer, and a kubelet would restart what is well."""
+    with pytest.raises(BadSettings) as refused:
+        Settings.from_environment({"TIDEGATE_HEALTH_INTERVAL_S": interval, "TIDEGATE_UNOBSERVED_LIMIT_S": limit})
+
+    assert "TIDEGATE_HEALTH_INTERVAL_S" in str(refused.value)
+    assert "TIDEGATE_UNOBSERVED_LIMIT_S" in str(refused.value)
+
+
+def test_an_interval_that_cannot_be_used_is_all_that_is_named() -> None:
+    with pytest.raises(BadSettings) as refused:
+        Settings.from_environment({"TIDEGATE_HEALTH_INTERVAL_S": "seldom"})
+
+    assert "TIDEGATE_UNOBSERVED_LIMIT_S" not in str(refused.value)
+
+
+def test_the_limit_may_be_longer_than_the_interval_or_both_shorter() -> None:
+    given = {"TIDEGATE_HEALTH_INTERVAL_S": "2", "TIDEGATE_UNOBSERVED_LIMIT_S": "5"}
+
+    settings = Settings.from_environment(given)
+
+    assert (settings.health_interval_s, settings.unobserved_limit_s) == (2, 5)

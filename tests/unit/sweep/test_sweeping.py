@@ -21,7 +21,7 @@ from tidegate.control.records import Hold, HoldKey
 from tidegate.discovery.backfill import Asker, Backfills
 from tidegate.kafka.errors import NotAuthorized, Unavailable
 from tidegate.kafka.model import TopicPartition
-from tidegate.kube.ports import CONNECTIONS, PAUSES, RESETS, KubeUnavailable, Object
+from tidegate.kube.ports import CONNECTIONS, PAUSES, RESETS, Conflict, KubeFailure, KubeUnavailable, Object
 from tidegate.pause.holds import holder
 
 NEW = TopicPartition("orders", 1)
@@ -232,6 +232,25 @@ def test_while_the_api_server_is_away_nothing_is_released(
     assert sum("nobody answers" in record.message for record in caplog.records) == 1
     swept.looks(2)
     assert held(resets) == []
+
+
+@pytest.mark.parametrize("refusal", [KubeFailure("403 exceeded quota: events"), Conflict("409 the quota was changed")])
+def test_what_was_left_behind_is_released_though_its_event_is_refused(
+    resets: World, refusal: KubeFailure, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else consumers would wait for as long as the quota is used up."""
+    hold(resets, "reset/gone/p")
+
+    def refused(*_: Any) -> None:
+        raise refusal
+
+    monkeypatch.setattr(resets.kube, "record", refused)
+
+    with caplog.at_level(logging.WARNING):
+        sweeping(resets).looks(3)
+
+    assert held(resets) == []
+    assert any("an Event was not recorded" in record.getMessage() for record in caplog.records)
 
 
 def test_a_control_topic_that_may_not_be_read_is_let_be(resets: World) -> None:

@@ -27,6 +27,7 @@ from tidegate.resources.reset import ResetPhase
 MOST_LANES: Final = 2_000
 """Partitions that are shown one by one, of a group and of a reset."""
 MOST_STEPS: Final = 300
+"""Lines of a run's journal, the newest; when each phase was reached is told of all of them."""
 
 Facts = list[tuple[str, str | None]]
 
@@ -107,6 +108,8 @@ def reset_detail(
             "facts": _facts(body, status, run),
             "conditions": _conditions(body),
             "steps": _steps(run),
+            "stepsOmitted": max(0, len(run.journal) - MOST_STEPS) if run is not None else 0,
+            "reached": _reached(run),
             "lanes": lanes[:MOST_LANES],
             "lanesOmitted": max(0, len(lanes) - MOST_LANES),
             "byKafka": kafka is not None and kafka.committed is not None,
@@ -122,7 +125,7 @@ def reset_detail(
         }
     )
     # The names of groups as they are: links lead by them, and the page makes them visible itself.
-    return {**detail, "groups": _groups(run), "line": {**detail["line"], "groups": line(RESETS, body)["groups"]}}
+    return {**detail, **_groups(run), "line": {**detail["line"], "groups": line(RESETS, body)["groups"]}}
 
 
 def _effect(run: Run | None) -> dict[str, int] | None:
@@ -138,10 +141,10 @@ def _effect(run: Run | None) -> dict[str, int] | None:
     }
 
 
-def _groups(run: Run | None) -> list[dict[str, Any]]:
+def _groups(run: Run | None) -> dict[str, Any]:
     """Those of a fleet, each of which has a page with its lanes."""
     found = run.fleet.groups if run is not None and run.fleet is not None else ()
-    return [
+    shown = [
         {
             "group": g.group_id,
             "partitions": g.partitions,
@@ -151,6 +154,7 @@ def _groups(run: Run | None) -> list[dict[str, Any]]:
         }
         for g in found[:MOST_LANES]
     ]
+    return {"groups": shown, "groupsOmitted": len(found) - len(shown)}
 
 
 def _facts(body: Object, status: OffsetResetStatus | None, run: Run | None) -> Facts:
@@ -210,6 +214,17 @@ def _steps(run: Run | None) -> list[dict[str, Any]]:
         end = run.result
         steps.append({"phase": end.phase.value, "at": time_text(end.finished_at), "round": 0, "message": end.message})
     return steps
+
+
+def _reached(run: Run | None) -> list[dict[str, Any]]:
+    """When each phase was reached first, in that order."""
+    if run is None:
+        return []
+    at = {p.phase.value: p.at for p in reversed(run.journal)}
+    if run.result is not None:
+        at.setdefault(run.result.phase.value, run.result.finished_at)
+    order = dict.fromkeys([*(p.phase.value for p in run.journal), *at])
+    return [{"phase": phase, "at": time_text(at[phase])} for phase in order]
 
 
 def _lanes(run: Run, kafka: KafkaSeen | None) -> list[dict[str, Any]]:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 _FRESH_S: Final = 1.0
 """So long one look serves all tabs."""
 _MOST_KEPT: Final = 64
-MOST_GROUPS: Final = 20_000
 
 NOT_ASKED: Final = (
     "Kafka is not asked: start the page with --connection, and with --bootstrap-server and "
@@ -45,7 +44,7 @@ class Eye(Protocol):
         ...
 
     def groups(self) -> Sequence[ListedGroup]:
-        """Raises ``KafkaFailure``."""
+        """All of them, by name. Raises ``KafkaFailure``."""
         ...
 
     def close(self) -> None: ...
@@ -104,7 +103,7 @@ class KafkaEye:
     def groups(self) -> Sequence[ListedGroup]:
         with self._turn:
             if self._listing is None or self._clock.monotonic() - self._listing[0] >= _FRESH_S:
-                found = sorted(self._details.listing(), key=lambda group: group.group_id)[:MOST_GROUPS]
+                found = sorted(self._details.listing(), key=lambda group: group.group_id)
                 self._listing = self._clock.monotonic(), found
             return self._listing[1]
 

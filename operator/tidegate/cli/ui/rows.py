@@ -60,13 +60,18 @@ def line(kind: Kind, body: Object) -> Line:
         "connection": _connection(kind, body),
         "groups": [group] if isinstance(group, str) else [],
         "patterns": bool(spec.get("groups")),
-        "about": visible(row.about)[:_MOST_TEXT],
+        "about": _cut(visible(row.about)),
         "state": visible(row.state),
         "tone": _tone(kind, row),
         "since": time_text(row.since),
-        "message": visible(row.message.removeprefix(f"{row.state.partition(' ')[0]}: "))[:_MOST_TEXT],
+        "message": _cut(visible(row.message.removeprefix(f"{row.state.partition(' ')[0]}: "))),
         **(made_visible(_of_reset(body)) if kind == RESETS else {}),
     }
+
+
+def _cut(text: str) -> str:
+    """A longer one ends with an ellipsis."""
+    return text if len(text) <= _MOST_TEXT else f"{text[: _MOST_TEXT - 1]}…"
 
 
 def _connection(kind: Kind, body: Object) -> str:

@@ -49,6 +49,8 @@ _FILES: Final = {
     **{f"/{name}": (name, "text/javascript") for name in ("app.js", "dom.js", "lists.js", "live.js", "detail.js")},
 }
 _LARGEST_BODY: Final = 16 * 1024
+MOST_GROUPS: Final = 20_000
+"""That are listed for a page, by name; how many more there are is said."""
 _ALIVE_S: Final = 15.0
 """A comment is sent after so long without news: a browser that went away is noticed."""
 _SHUTDOWN_S: Final = 0.5
@@ -125,10 +127,13 @@ class Page:
         """The groups of the cluster that is asked."""
         eye = self._parts.eye
         if eye.connection is None:
-            return {"groups": [], "connection": None, "why": eye.why}
+            return {"groups": [], "groupsOmitted": 0, "connection": None, "why": eye.why}
         found = await in_thread(self._parts.looking, eye.groups)
         return {
-            "groups": [{"group": g.group_id, "type": visible(g.type), "state": visible(g.state)} for g in found],
+            "groups": [
+                {"group": g.group_id, "type": visible(g.type), "state": visible(g.state)} for g in found[:MOST_GROUPS]
+            ],
+            "groupsOmitted": max(0, len(found) - MOST_GROUPS),
             "connection": "/".join(eye.connection),
             "why": "",
         }

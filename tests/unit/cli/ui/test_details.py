@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,13 +14,14 @@ from support.served_ui import NOW, PersonsKube, Scene, StoredRun, furnish, some_
 from tidegate.cli.errors import CommandFailed
 from tidegate.cli.ui.actions import approve, plan_html, undo
 from tidegate.cli.ui.board import Board
-from tidegate.cli.ui.details import MOST_LANES, group_detail, object_detail, reset_detail
+from tidegate.cli.ui.details import MOST_LANES, MOST_STEPS, group_detail, object_detail, reset_detail
 from tidegate.cli.ui.rows import WATCHED, line, made_visible
 from tidegate.kube.ports import APPROVALS, PAUSES, POLICIES, RESETS, Kind, KubeFailure, Object
 from tidegate.reset.model.result import RunResult
 from tidegate.reset.model.targets import PartitionOffset
 from tidegate.reset.store import Run
 from tidegate.resources.reset import ResetPhase
+from tidegate.resources.timestamps import format_timestamp
 
 
 @pytest.fixture
@@ -114,6 +116,47 @@ def test_more_partitions_than_a_page_holds_are_counted(scene: Scene) -> None:
     detail = detail_of(scene, "replay-done", replace(run, plan=replace(run.plan, partitions=many)))
 
     assert (len(detail["lanes"]), detail["lanesOmitted"]) == (MOST_LANES, 5)
+
+
+def test_more_lines_of_a_journal_than_a_page_holds_are_counted_and_no_phase_loses_its_time(scene: Scene) -> None:
+    run = StoredRun.of(ResetPhase.VERIFYING)
+    applying = next(p for p in run.journal if p.phase is ResetPhase.APPLYING)
+    later = [replace(applying, at=applying.at + timedelta(seconds=n)) for n in range(1, MOST_STEPS + 5)]
+    ended = RunResult(ResetPhase.FAILED, "R", "m", NOW)
+
+    detail = detail_of(scene, "replay-failed", replace(run, journal=(*run.journal, *later), result=ended))
+
+    assert (len(detail["steps"]), detail["stepsOmitted"]) == (MOST_STEPS + 1, len(run.journal) + 4)
+    reached = {each["phase"]: each["at"] for each in detail["reached"]}
+    assert list(reached) == ["Planning", "AwaitingApproval", "Pausing", "Applying", "Verifying", "Failed"]
+    assert reached["Planning"] == format_timestamp(run.journal[0].at)
+    assert reached["Applying"] == format_timestamp(applying.at)
+
+
+def test_where_nothing_is_left_out_nothing_is_said_to_be(scene: Scene) -> None:
+    detail = detail_of(scene, "replay-done")
+
+    assert [detail[each] for each in ("stepsOmitted", "lanesOmitted", "groupsOmitted")] == [0, 0, 0]
+
+
+def test_more_groups_of_a_fleet_than_a_page_holds_are_counted(scene: Scene) -> None:
+    run = a_fleets_run()
+    assert run.fleet is not None
+    many = tuple(replace(run.fleet.groups[0], group_id=f"g{n}") for n in range(MOST_LANES + 5))
+
+    detail = detail_of(scene, "replay-done", replace(run, fleet=replace(run.fleet, groups=many)))
+
+    assert (len(detail["groups"]), detail["groupsOmitted"]) == (MOST_LANES, 5)
+
+
+def test_a_text_that_is_cut_in_a_list_says_so(scene: Scene) -> None:
+    body = dict(scene.board.get(RESETS, "shop", "replay-failed"))
+    long = [{**each, "message": "x" * 2000} for each in body["status"]["conditions"]]
+    body["status"] = {**body["status"], "conditions": long}
+
+    told = line(RESETS, body)["message"]
+
+    assert (len(told), told[-1]) == (600, "…")
 
 
 def test_a_fleet_lists_its_groups_as_they_are_called(scene: Scene) -> None:

@@ -28,15 +28,15 @@ export class ResetPage {
     this.everyMs = ENDS[found.phase] ? (found.byKafka ? 5000 : 0) : 2500;
     const p = this.parts;
     p.show("head", [found.line, found.phase, this.group], () => this.head(found));
-    p.show("steps", [found.steps, found.phase], () => steps(found.steps, found.phase));
+    p.show("steps", [found.reached, found.phase], () => steps(found.reached, found.phase));
     p.show("facts", found.facts, facts);
     p.show("problem", found.problem, (problem) => problem && h("p", { class: "note" }, foreign(problem)));
     p.show("lanes", [found.lanes, found.lanesOmitted, found.byKafka, found.phase], () => lanes(found));
-    p.show("groups", found.groups, (list) => fleet(list, this.namespace, this.name));
+    p.show("groups", [found.groups, found.groupsOmitted], () => fleet(found, this.namespace, this.name));
     p.show("approvals", found.approvals, (list) => list.length > 0 && h("section", {}, h("h2", {}, "Approvals"), h("ul", {}, list.map((each) => h("li", {}, foreign(each))))));
     await this.plan(found, signal);
     p.show("conditions", found.conditions, conditions);
-    p.show("journal", found.steps, journal);
+    p.show("journal", [found.steps, found.stepsOmitted], () => journal(found.steps, found.stepsOmitted));
     this.acts.offer(this.buttons(found));
   }
 
@@ -86,8 +86,7 @@ export class ResetPage {
 }
 
 function steps(list, phase) {
-  const reached = new Map();
-  for (const step of list) if (!reached.has(step.phase)) reached.set(step.phase, step);
+  const reached = new Map(list.map((each) => [each.phase, each]));
   const shown = PHASES.filter((each) => reached.has(each) || each === phase || (!ENDS[phase] && !["AwaitingApproval", "Replaying"].includes(each)));
   const items = [...shown, ENDS[phase] ? phase : "Succeeded"];
   const now = items.indexOf(phase);
@@ -144,7 +143,8 @@ function lanes(found) {
   );
 }
 
-function fleet(list, namespace, name) {
+function fleet(found, namespace, name) {
+  const list = found.groups;
   if (!list.length) return null;
   const row = (g) =>
     h(
@@ -159,6 +159,7 @@ function fleet(list, namespace, name) {
     {},
     h("h2", {}, "Groups"),
     h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "group"), h("th", { scope: "col", class: "n" }, "partitions that move"), h("th", { scope: "col" }, "strategy"))), h("tbody", {}, list.map(row)))),
+    found.groupsOmitted ? h("p", { class: "soft" }, `and ${count(found.groupsOmitted)} more`) : null,
   );
 }
 
@@ -202,12 +203,12 @@ function laneDrawing(lane) {
   return svg("svg", { class: "lane", viewBox: `0 0 ${LANE} 24`, role: "img", "aria-label": text }, svg("title", {}, text), shapes);
 }
 
-function journal(list) {
+function journal(list, omitted) {
   if (!list.length) return null;
   return h(
     "details",
     { "data-key": "journal" },
-    h("summary", {}, `Journal, ${list.length} ${list.length === 1 ? "line" : "lines"}`),
+    h("summary", {}, `Journal, ${list.length} ${list.length === 1 ? "line" : "lines"}`, omitted ? `; ${count(omitted)} earlier not shown` : ""),
     h("div", { class: "scroll" }, h("table", { class: "stacks" }, h("tbody", {}, list.map((each) => h("tr", {}, h("td", { class: "nowrap soft" }, each.at), h("td", { class: "nowrap" }, spaced(each.phase), each.round ? ` (round ${each.round})` : ""), h("td", {}, foreign(each.message))))))),
   );
 }

@@ -181,6 +181,7 @@ export class List {
   unlisted() {
     const { kafkaTrouble, listed } = this.state;
     if (kafkaTrouble) return `The cluster's groups can't be listed now: ${kafkaTrouble}`;
+    if (listed.groupsOmitted) return `${count(listed.groupsOmitted)} more groups of the cluster are not listed: the first ${count(listed.groups.length)} by name are, and those that a resource names.`;
     return listed.why ? `Only groups that a resource names are listed. ${listed.why}` : "";
   }
 
