@@ -23,6 +23,7 @@ from support.operator_process import FAST, OperatorProcess, Resources, until
 from support.rights import Right, covers
 from support.stack_fixtures import MakeTopic, Unique
 from tidegate.jobs.application import GROUP, PLURAL, VERSION
+from tidegate.jobs.runner_application import APP_NAME_LABEL
 from tidegate.reset.runs.reasons import FINALIZER
 
 Kind = tuple[str, str, str]
@@ -287,7 +288,8 @@ def _driver(resources: Resources, client: kube.ApiClient, reset: str) -> str:
     """The name of its SparkApplication, once there is one, which then has a driver."""
     application: str = until(lambda: _application(resources, client, reset, "-1"), "a SparkApplication")
     driver = {"containers": [{"name": "spark-kubernetes-driver", "image": "spark"}]}
-    pod = {"metadata": {"name": f"{application}-driver"}, "spec": driver}
+    metadata = {"name": f"{application}-driver", "labels": {APP_NAME_LABEL: application}}
+    pod = {"metadata": metadata, "spec": driver}
     resources.core.create_namespaced_pod(resources.namespace, pod)
     return application
 
