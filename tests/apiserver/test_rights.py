@@ -279,14 +279,14 @@ def _use_everything(
     resources.reset("spark", group, {"offset": 6}, engine="Spark", topics=[topic])
     application = _driver(resources, client, "spark")
     core.patch_namespaced_pod_status(f"{application}-driver", namespace, {"status": {"phase": "Failed"}})
-    until(lambda: _application(resources, client, "spark", "-2"), "the next SparkApplication")
+    _driver(resources, client, "spark", "-2")
     resources.delete_reset("spark")
     until(lambda: resources.get("offsetresets", "spark") is None, "the run is put back")
 
 
-def _driver(resources: Resources, client: kube.ApiClient, reset: str) -> str:
+def _driver(resources: Resources, client: kube.ApiClient, reset: str, end: str = "-1") -> str:
     """The name of its SparkApplication, once there is one, which then has a driver."""
-    application: str = until(lambda: _application(resources, client, reset, "-1"), "a SparkApplication")
+    application: str = until(lambda: _application(resources, client, reset, end), "a SparkApplication")
     driver = {"containers": [{"name": "spark-kubernetes-driver", "image": "spark"}]}
     metadata = {"name": f"{application}-driver", "labels": {APP_NAME_LABEL: application}}
     pod = {"metadata": metadata, "spec": driver}
