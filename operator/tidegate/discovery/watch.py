@@ -22,10 +22,12 @@ from tidegate.connection.freezing import FrozenMeanwhile, begin
 from tidegate.connection.live import Live
 from tidegate.control.gates import Gates
 from tidegate.control.records import PartitionKey, PartitionSeen
+from tidegate.discovery import gone
 from tidegate.discovery.ages import Ages, Look
 from tidegate.discovery.backfill import Asker, Backfills
 from tidegate.discovery.backoff import backoff_s
 from tidegate.discovery.brokertime import BrokerTime
+from tidegate.discovery.gone import GoneTopics
 from tidegate.discovery.guard import Guard, Wishes
 from tidegate.discovery.remembered import Untold
 from tidegate.discovery.sightings import Sightings
@@ -88,6 +90,7 @@ class ConnectionWatch:
         self._looked_s: float | None = None
         """When the newest look began: what it did not show and a later one for the same topics does was made since."""
         self._ages = Ages()
+        self._gone = GoneTopics(live.kafka, parts.executor, parts.clock)
         self._noted: Gates | None = None
         self._moved = False
         """Whether a guard, or what it knows, is another one since it was found out what is unwritten."""
@@ -103,6 +106,7 @@ class ConnectionWatch:
     def start(self) -> None:
         self._tasks.spawn(self._tasks.always(self._look_always))
         self._tasks.spawn(self._tasks.always(self._tell_always))
+        self._tasks.spawn(self._tasks.always(self._take_back_always))
 
     def note_ages(self, gates: Gates | None) -> None:
         """When partitions were made that others have seen come: a guard that is added goes by that from the first."""
@@ -356,6 +360,13 @@ class ConnectionWatch:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout_at(max(clock_due, loop.time() + _LEAST_WAIT_S)):
                         await self._news.wait()
+
+    async def _take_back_always(self) -> None:
+        """What the control topic says of topics that are gone."""
+        while True:
+            await asyncio.sleep(gone.LOOK_S)
+            if self._usable:
+                self._unwritten |= dict.fromkeys(await self._gone.look(self._ages.written, self.topics))
 
     async def _tell_time(self) -> None:
         clock = self._parts.clock
