@@ -43,7 +43,7 @@ from tidegate.connection.permissions import said_of
 from tidegate.control.codec import encode_key, encode_value
 from tidegate.control.records import Ack, AckKey, Hold, HoldKey
 from tidegate.kafka.connection import Authentication, AuthenticationType, Connection
-from tidegate.kafka.errors import NotAuthorized
+from tidegate.kafka.errors import NotAuthorized, UnknownPartitions
 from tidegate.kafka.model import Range, TopicPartition
 from tidegate.kafka.needed_rights import Role, Scope, checkable, needs_of
 from tidegate.kafka.offset_records import GroupLog
@@ -556,3 +556,16 @@ def test_a_principal_without_any_permission_lacks_all_of_them(stage: Stage) -> N
     kafka, _ = stage.granted([])
 
     assert kafka.lacking(stage.checkable()) == stage.checkable()
+
+
+def test_that_a_topic_is_gone_only_those_hear_who_may_describe_it(stage: Stage) -> None:
+    """What was said of it is taken back by that (``tidegate.discovery.gone``), and never because it is not listed."""
+    deleted = f"{stage.topic}-deleted"
+    blind, _ = stage.user(Right("Read", GROUP, "G"))
+    seeing, _ = stage.user(Right("Describe", TOPIC, deleted))
+
+    for topic in (stage.topic, deleted):
+        with pytest.raises(NotAuthorized):
+            blind.log_bounds([TopicPartition(topic, 0)])
+    with pytest.raises(UnknownPartitions):
+        seeing.log_bounds([TopicPartition(deleted, 0)])

@@ -3,13 +3,15 @@ have written to the control topic."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from tidegate.control.gates import Gates
 from tidegate.control.records import PartitionKey, PartitionSeen
 from tidegate.discovery.brokertime import BrokerTime
+from tidegate.discovery.guard import Guard
+from tidegate.discovery.remembered import Untold
 from tidegate.discovery.state import KnownTopic
 from tidegate.kafka.model import Topic, TopicPartition
 
@@ -41,12 +43,14 @@ class Look:
 class Ages:
     """``time``: the broker's, once a clock record was written. ``previous_clock_ms``: the last clock record of whoever
     watched before, until which nothing was overlooked. ``seen``: when partitions were made that this process has seen
-    come; ``written``: what the control topic has."""
+    come, ``undated``: those that it has seen before it knew the broker's time, and when the look that showed each ended
+    and the one that did not began (``None``: there was none). ``written``: what the control topic has."""
 
     time: BrokerTime | None = None
     previous_clock_ms: int | None = None
     seen: dict[PartitionKey, PartitionSeen] = field(default_factory=dict)
     written: Mapping[PartitionKey, PartitionSeen] = field(default_factory=dict)
+    undated: dict[PartitionKey, tuple[float, float | None]] = field(default_factory=dict)
 
     def note(self, gates: Gates) -> None:
         """What the control topic says."""
@@ -59,12 +63,73 @@ class Ages:
 
         ``None`` while the broker's time is not known.
         """
+        return self._between(look.at_s, look.before_s if just_made else None)
+
+    def _between(self, at_s: float, before_s: float | None) -> PartitionSeen | None:
         if self.time is None:
             return None
-        absent_ms = self.previous_clock_ms
-        if just_made and look.before_s is not None:
-            absent_ms = self.time.earliest_ms(look.before_s)
-        return PartitionSeen(self.time.latest_ms(look.at_s), absent_ms)
+        absent_ms = self.previous_clock_ms if before_s is None else self.time.earliest_ms(before_s)
+        return PartitionSeen(self.time.latest_ms(at_s), absent_ms)
+
+    def date_later(self, key: PartitionKey, look: Look, *, just_made: bool) -> None:
+        """Of a partition for which there are no bounds yet."""
+        self.undated.setdefault(key, (look.at_s, look.before_s if just_made else None))
+
+    def date(self) -> dict[PartitionKey, PartitionSeen]:
+        """The broker's time is known now: those that it was not known for, with their bounds."""
+        found = {key: self._between(*times) for key, times in self.undated.items()}
+        self.undated.clear()
+        dated = {key: self.seen.setdefault(key, seen) for key, seen in found.items() if seen is not None}
+        return {key: seen for key, seen in dated.items() if key not in self.written}
+
+    def go_on_from(self, earlier: Ages) -> None:
+        """What another watch of this process has seen come."""
+        self.seen, self.undated = dict(earlier.seen), dict(earlier.undated)
+
+    def untold(self, guard: Guard) -> dict[TopicPartition, PartitionSeen | None]:
+        """New partitions of which the control topic does not say yet when they were made, and what it is to say."""
+        keys = {partition: guard.key_of(partition) for partition in guard.untold}
+        guard.untold = {partition for partition, key in keys.items() if key is not None and key not in self.written}
+        return {partition: self.seen.get(key) for partition, key in keys.items() if partition in guard.untold and key}
+
+    def recall(self, guard: Guard, topics: Mapping[str, Topic], untold: Untold, now_s: float) -> None:
+        """What an earlier process has not come to tell. ``topics``: those there are, since it is from a ConfigMap. Of
+        what has no bounds it is not known how young it is: it was new, so it counts as seen just now."""
+        for name, first, last, seen in untold:
+            there = topics.get(name)
+            for number in range(first, min(last + 1, there.partitions if there is not None else 0)):
+                partition = TopicPartition(name, number)
+                key = guard.key_of(partition)
+                if key is None or there is None or key.topic_id != there.topic_id:
+                    continue
+                guard.untold.add(partition)
+                if seen is not None:
+                    self.seen.setdefault(key, seen)
+                elif key not in self.seen:
+                    self.undated.setdefault(key, (now_s, None))
+
+    def unwritten(
+        self, guards: Collection[Guard], topics: Mapping[str, Topic], sizes: Mapping[str, int]
+    ) -> dict[PartitionKey, PartitionSeen | None]:
+        """What the control topic lacks of what guarded topics have, and what it has of topics that are no more.
+
+        ``topics``: as last seen; ``sizes``: by topic id, the most partitions that any look has shown.
+        """
+        settled: dict[str, KnownTopic] = {}
+        for guard in guards:
+            for name, known in guard.state.topics.items() if guard.wish.tells_agents else ():
+                topic, most = topics.get(name), settled.get(name)
+                is_there = topic is not None and topic.topic_id == known.topic_id
+                if is_there and (most is None or known.settled > most.settled):
+                    settled[name] = known
+        found: dict[PartitionKey, PartitionSeen | None] = {}
+        for name, known in settled.items():
+            found |= self.lacking(name, known, max(topics[name].partitions, sizes.get(known.topic_id, 0)))
+        for key in self.written:
+            topic = topics.get(key.topic)
+            if topic is not None and topic.topic_id != key.topic_id and not _is_newest(key, guards):
+                found[key] = None
+        return found
 
     def lacking(self, topic: str, known: KnownTopic, partitions: int) -> dict[PartitionKey, PartitionSeen]:
         """What the control topic has to be told of a topic's settled partitions. ``partitions``: how many it has, since
@@ -85,6 +150,8 @@ class Ages:
         """Of topics that nobody remembers there is nothing to tell."""
         if len(self.seen) > _MANY:
             self.seen = {key: seen for key, seen in self.seen.items() if key.topic_id in topic_ids}
+        if len(self.undated) > _MANY:
+            self.undated = {key: times for key, times in self.undated.items() if key.topic_id in topic_ids}
 
     def _is_initial(self, key: PartitionKey) -> bool:
         return key in self.written and self.written[key].initial
@@ -96,3 +163,9 @@ class Ages:
             return None
         now_ms = self.previous_clock_ms if self.time is None else self.time.earliest_ms(now_s)
         return None if now_ms is None else now_ms - seen.seen_ms
+
+
+def _is_newest(key: PartitionKey, guards: Collection[Guard]) -> bool:
+    """Whether it is of the newest topic of its name that a guard knows: one that lags may show an older one."""
+    known = (guard.state.topics.get(key.topic) for guard in guards)
+    return any(topic is not None and topic.topic_id == key.topic_id for topic in known)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tidegate.clock import Clock
@@ -16,7 +16,7 @@ from tidegate.connection.live import Live
 from tidegate.connection.observer import NotLookedAt, Observer
 from tidegate.discovery.backfill import Backfills
 from tidegate.discovery.guard import Guard, Wish, discovery_of, wish_of
-from tidegate.discovery.remembered import PART, Remembered, decode, encode, merged, of_status
+from tidegate.discovery.remembered import PART, Remembered, decode, encode, merged, of_status, untold_of
 from tidegate.discovery.state import DiscoveryState, grown
 from tidegate.discovery.together import together
 from tidegate.discovery.watch import ConnectionWatch, WatchParts
@@ -130,7 +130,7 @@ class DiscoveryFeature:
                 usable = False
             watch.note_control(snapshot.gates, usable=usable)
         told, guard.happenings = tuple(guard.happenings), []
-        await policy.memory.note(PART, encode(guard.remembered))
+        await policy.memory.note(PART, _encoded(watch, guard))
         status = policy.status.model_copy(update={"discovery": guard.status(group)})
         guards = sum(len(watch.guards) for watch in self._watches.values())
         return FeatureOutcome(status, told, rest_s(_AGAIN_S, guards))
@@ -176,8 +176,8 @@ class DiscoveryFeature:
         return known.here(policy.live.cluster_id)
 
     def with_news(self, uid: str) -> Mapping[str, Document]:
-        guards = (guard for watch in self._watches.values() for guard in watch.guards.values())
-        return {g.wish.group: encode(g.remembered) for g in guards if g.has_news and g.uid == uid}
+        guards = ((watch, guard) for watch in self._watches.values() for guard in watch.guards.values())
+        return {g.wish.group: _encoded(watch, g) for watch, g in guards if g.has_news and g.uid == uid}
 
     def without(self, status: PolicyStatus) -> PolicyStatus:
         return status.model_copy(update={"discovery": None})
@@ -228,7 +228,7 @@ class DiscoveryFeature:
         for watch in tuple(self._watches.values()):
             guard = watch.guards.get(key)
             if guard is not None and (watch.live.uid != live.uid or guard.cluster_id != live.cluster_id):
-                await policy.memory.note(PART, encode(guard.remembered))
+                await policy.memory.note(PART, _encoded(watch, guard))
                 await self._unguard(key)
 
     async def _watch(self, live: Live) -> ConnectionWatch:
@@ -246,6 +246,7 @@ class DiscoveryFeature:
         if watch is not None:
             known = {key: guard for key, guard in watch.guards.items() if guard.cluster_id == live.cluster_id}
             fresh.guards.update(known)
+            fresh.go_on_from(watch)
             await watch.close()
         fresh.start()
         return fresh
@@ -268,6 +269,7 @@ class DiscoveryFeature:
             policy.uid, label_of(policy.body), wish, DiscoveryState(), existed, cluster_id=policy.live.cluster_id
         )
         guard.restore(remembered, policy.status.discovery)
+        watch.recall(guard, topics, remembered.untold)
         return guard
 
     def _existed_by(self, watch: ConnectionWatch, topics: Mapping[str, Topic]) -> Mapping[str, int]:
@@ -286,3 +288,8 @@ class DiscoveryFeature:
         read = frozenset(p.topic for p in group.assigned) | {p.topic for p in guard.committed}
         if not read <= guard.read:
             guard.reads(read, watch.sightings.long_ago(read - guard.read, self._parts.clock.monotonic()))
+
+
+def _encoded(watch: ConnectionWatch, guard: Guard) -> Document:
+    """What a later process goes on from."""
+    return encode(replace(guard.remembered, untold=untold_of(watch.untold(guard))))

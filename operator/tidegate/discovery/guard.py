@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, Self
 
+from tidegate.control.records import PartitionKey
 from tidegate.discovery.remembered import Counts, Remembered
 from tidegate.discovery.starts import Outcome, Start
 from tidegate.discovery.state import DiscoveryState, settle, without
@@ -121,9 +122,10 @@ class Guard:
 
     ``existed``: by topic id, how many partitions were there before the policy asked for the topic. ``announced``: new
     ones that were told of, ``busy``: those being taken care of, with the topic's id, ``overtaken``: those that are to
-    be sent back to their start, ``too_old``: those that are older than ``latest.maxAge``. ``unsettled``: whether the
-    last look at its topics has found new ones. ``resetting``: a run of the policy owns the group's offsets.
-    ``has_news``: since its last pass. ``turn``: to send owners back, as one reset of a group would fence another.
+    be sent back to their start, ``untold``: those of which agents have still to be told when they were made,
+    ``too_old``: those that are older than ``latest.maxAge``. ``unsettled``: whether the last look at its topics has
+    found new ones. ``resetting``: a run of the policy owns the group's offsets. ``has_news``: since its last pass.
+    ``turn``: to send owners back, as one reset of a group would fence another.
     """
 
     uid: str
@@ -139,6 +141,7 @@ class Guard:
     announced: set[TopicPartition] = field(default_factory=set)
     busy: dict[TopicPartition, str] = field(default_factory=dict)
     overtaken: dict[TopicPartition, Start] = field(default_factory=dict)
+    untold: set[TopicPartition] = field(default_factory=set)
     too_old: set[TopicPartition] = field(default_factory=set)
     unsettled: bool = False
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -192,6 +195,7 @@ class Guard:
         if anew:
             self.announced = {p for p in self.announced if p.topic not in anew}
             self.too_old = {p for p in self.too_old if p.topic not in anew}
+            self.untold = {p for p in self.untold if p.topic not in anew}
             self.overtaken = {p: start for p, start in self.overtaken.items() if p.topic not in anew}
 
     def settle(self, partitions: Collection[TopicPartition]) -> None:
@@ -202,6 +206,11 @@ class Guard:
         """Whether its topic was not made anew while it was taken care of."""
         known = self.state.topics.get(partition.topic)
         return known is not None and self.busy.get(partition, known.topic_id) == known.topic_id
+
+    def key_of(self, partition: TopicPartition) -> PartitionKey | None:
+        """As the control topic has it; ``None``: nothing is known of its topic any more."""
+        known = self.state.topics.get(partition.topic)
+        return None if known is None else PartitionKey(partition.topic, known.topic_id, partition.partition)
 
     # --- what happened ------------------------------------------------------------------------------------------------
 

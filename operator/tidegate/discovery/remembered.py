@@ -6,10 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from tidegate.control.records import PartitionSeen
 from tidegate.discovery.state import DiscoveryState, KnownTopic
+from tidegate.kafka.model import TopicPartition
 from tidegate.resources.features import DiscoveryStatus
 
 PART: Final = "discovery"
+
+Untold = tuple[tuple[str, int, int, PartitionSeen | None], ...]
+"""Of new partitions that are taken care of, and of which agents were not told yet: topic, first and last number, and
+when they were made; ``None``: that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +31,15 @@ class Counts:
 class Remembered:
     """``selection``: the policy's topics then; ``None``: those that the group reads. ``allowed``: what its connection
     allowed of them; ``None``: that was not noted. ``cluster_id``: of the cluster that it is about; empty: that was not
-    noted, either."""
+    noted, either. ``untold``: what a later process has to tell agents, who would take a new partition of which they are
+    told nothing for one that was there at first."""
 
     state: DiscoveryState = field(default_factory=DiscoveryState)
     selection: tuple[str, ...] | None = None
     counts: Counts = field(default_factory=Counts)
     allowed: tuple[str, ...] | None = None
     cluster_id: str = ""
+    untold: Untold = ()
 
     def here(self, cluster_id: str) -> Remembered:
         """What of it holds in this cluster: of another one's topics nothing, though some have the same names. What is
@@ -50,6 +58,7 @@ def encode(remembered: Remembered) -> dict[str, Any]:
         "counts": [counts.starts_committed, counts.began_at_end, counts.backfilled],
         **({"gone": dict(state.gone)} if state.gone else {}),
         **({"cluster": remembered.cluster_id} if remembered.cluster_id else {}),
+        **({"untold": [_untold_row(*each) for each in remembered.untold]} if remembered.untold else {}),
     }
 
 
@@ -80,9 +89,39 @@ def decode(document: Mapping[str, Any]) -> Remembered:
             Counts(*map(_whole, document["counts"])),
             None if allowed is None else tuple(map(str, allowed)),
             str(document.get("cluster", "")),
+            _untold(document.get("untold", ())),
         )
     except (LookupError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"not what discovery remembers: {error!r}") from error
+
+
+def untold_of(partitions: Mapping[TopicPartition, PartitionSeen | None]) -> Untold:
+    """By ranges: what came together has the same bounds."""
+    found: list[tuple[str, int, int, PartitionSeen | None]] = []
+    for partition in sorted(partitions):
+        topic, number, seen = partition.topic, partition.partition, partitions[partition]
+        if found and (found[-1][0], found[-1][2] + 1, found[-1][3]) == (topic, number, seen):
+            found[-1] = (topic, found[-1][1], number, seen)
+        else:
+            found.append((topic, number, number, seen))
+    return tuple(found)
+
+
+def _untold_row(topic: str, first: int, last: int, seen: PartitionSeen | None) -> list[Any]:
+    return [topic, first, last, *([] if seen is None else [seen.seen_ms, seen.seen_absent_ms])]
+
+
+def _untold(rows: Sequence[Sequence[Any]]) -> Untold:
+    """In order, and each partition once: so many would else be gone through as often as somebody likes."""
+    found: list[tuple[str, int, int, PartitionSeen | None]] = []
+    for row in rows:
+        topic, first, last, seen = str(row[0]), _partitions(row[1]), _partitions(row[2]), None
+        if len(row) > 3:
+            seen = PartitionSeen(_whole(row[3]), None if row[4] is None else _whole(row[4]))
+        if found and (topic, first) <= (found[-1][0], found[-1][2]):
+            raise ValueError("partitions that agents are to be told of are not in order")
+        found.append((topic, first, last, seen))
+    return tuple(found)
 
 
 def _partitions(value: object) -> int:
@@ -116,7 +155,7 @@ def merged(ours: Remembered, earlier: Remembered) -> Remembered:
     )
     finished = ours.state.initial_discovery_finished or earlier.state.initial_discovery_finished
     state = DiscoveryState(finished, topics, ours.state.gone)
-    return Remembered(state, earlier.selection, counts, cluster_id=ours.cluster_id)
+    return Remembered(state, earlier.selection, counts, cluster_id=ours.cluster_id, untold=ours.untold)
 
 
 def of_status(status: DiscoveryStatus) -> Remembered:

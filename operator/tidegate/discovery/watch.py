@@ -22,14 +22,17 @@ from tidegate.connection.freezing import FrozenMeanwhile, begin
 from tidegate.connection.live import Live
 from tidegate.control.gates import Gates
 from tidegate.control.records import PartitionKey, PartitionSeen
+from tidegate.discovery import gone
 from tidegate.discovery.ages import Ages, Look
 from tidegate.discovery.backfill import Asker, Backfills
 from tidegate.discovery.backoff import backoff_s
 from tidegate.discovery.brokertime import BrokerTime
+from tidegate.discovery.gone import GoneTopics
 from tidegate.discovery.guard import Guard, Wishes
+from tidegate.discovery.remembered import Untold
 from tidegate.discovery.sightings import Sightings
 from tidegate.discovery.starts import give_starts
-from tidegate.discovery.state import KnownTopic, discover, grown, least_interval_s
+from tidegate.discovery.state import discover, grown, least_interval_s
 from tidegate.discovery.tasks import Tasks
 from tidegate.kafka.errors import KafkaFailure, UnknownPartitions
 from tidegate.kafka.model import Topic, TopicPartition
@@ -87,6 +90,7 @@ class ConnectionWatch:
         self._looked_s: float | None = None
         """When the newest look began: what it did not show and a later one for the same topics does was made since."""
         self._ages = Ages()
+        self._gone = GoneTopics(live.kafka, parts.executor, parts.clock)
         self._noted: Gates | None = None
         self._moved = False
         """Whether a guard, or what it knows, is another one since it was found out what is unwritten."""
@@ -102,11 +106,24 @@ class ConnectionWatch:
     def start(self) -> None:
         self._tasks.spawn(self._tasks.always(self._look_always))
         self._tasks.spawn(self._tasks.always(self._tell_always))
+        self._tasks.spawn(self._tasks.always(self._take_back_always))
 
     def note_ages(self, gates: Gates | None) -> None:
         """When partitions were made that others have seen come: a guard that is added goes by that from the first."""
         if gates is not None:
             self._ages.note(gates)
+
+    def go_on_from(self, earlier: ConnectionWatch) -> None:
+        """The one of this connection before it was opened anew."""
+        self._ages.go_on_from(earlier._ages)
+
+    def untold(self, guard: Guard) -> Mapping[TopicPartition, PartitionSeen | None]:
+        """What agents were not told of the guard's new partitions."""
+        return self._ages.untold(guard)
+
+    def recall(self, guard: Guard, topics: Mapping[str, Topic], untold: Untold) -> None:
+        """What an earlier process has not come to tell."""
+        self._ages.recall(guard, topics, untold, self._parts.clock.monotonic())
 
     def guarded(self) -> None:
         """There is another guard, or one fewer, or one wishes something else."""
@@ -200,18 +217,21 @@ class ConnectionWatch:
     def _announce(self, guard: Guard, new: Collection[TopicPartition], look: Look) -> None:
         rows = {}
         for partition in new:
-            bounds = self._bounds(partition, look)
+            # When it was made, by the broker's clock; ``None`` while that is not known.
+            just_made = look.shows_the_making_of(partition, self.topics)
+            key, bounds = self._key(partition), self._ages.bounds(look, just_made=just_made)
             at = self._parts.clock.now()
+            is_to_be_told = guard.wish.tells_agents and key not in self._ages.written
+            if is_to_be_told:
+                guard.untold.add(partition)
             if bounds is not None and bounds.seen_ms is not None:
                 at = datetime.fromtimestamp(bounds.seen_ms / 1000, UTC)
-                key = self._key(partition)
-                if (
-                    key not in self._ages.written
-                    and self._ages.seen.setdefault(key, bounds)
-                    and guard.wish.tells_agents
-                ):
-                    self._unwritten[key] = self._ages.seen[key]
+                seen = self._ages.seen.setdefault(key, bounds) if key not in self._ages.written else None
+                if is_to_be_told:
+                    self._unwritten[key] = seen
                     self._news.set()
+            elif is_to_be_told:
+                self._ages.date_later(key, look, just_made=just_made)
             rows[partition] = NewPartition(topic=partition.topic, partition=partition.partition, seen_at=at)
         guard.found(new, rows, [p for p in new if self._is_too_old(guard, p)])
 
@@ -220,10 +240,6 @@ class ConnectionWatch:
         max_age = guard.wish.max_age
         least_ms = self._ages.least_ms(self._key(partition), self._parts.clock.monotonic())
         return max_age is not None and least_ms is not None and timedelta(milliseconds=least_ms) > max_age
-
-    def _bounds(self, partition: TopicPartition, look: Look) -> PartitionSeen | None:
-        """When it was made, by the broker's clock; ``None`` while that is not known."""
-        return self._ages.bounds(look, just_made=look.shows_the_making_of(partition, self.topics))
 
     # --- giving starts ------------------------------------------------------------------------------------------------
 
@@ -345,44 +361,30 @@ class ConnectionWatch:
                     async with asyncio.timeout_at(max(clock_due, loop.time() + _LEAST_WAIT_S)):
                         await self._news.wait()
 
+    async def _take_back_always(self) -> None:
+        """What the control topic says of topics that are gone."""
+        while True:
+            await asyncio.sleep(gone.LOOK_S)
+            if self._usable:
+                self._unwritten |= dict.fromkeys(await self._gone.look(self._ages.written, self.topics))
+
     async def _tell_time(self) -> None:
         clock = self._parts.clock
         sent_s = clock.monotonic()
         at_ms = await in_thread(self._parts.executor, self.live.kafka.control.write_clock)
         self._ages.time = BrokerTime(at_ms, sent_s, clock.monotonic())
+        self._unwritten |= self._ages.date()
 
     async def _write(self) -> None:
         if self._noted is not None and self._moved:
             self._moved, self._gathering = False, None
-            self._find_unwritten()
+            self._unwritten |= self._ages.unwritten(self.guards.values(), self.topics, self.sizes)
         # A topic's highest partition first: agents take those above what they have read for newer than all of it.
         keys = sorted(self._unwritten, key=lambda k: (k.topic, k.topic_id, -k.partition))
         records = {key: self._unwritten[key] for key in keys}
         if records:
             await in_thread(self._parts.executor, self.live.kafka.control.write_partitions, records)
             self._unwritten = {key: value for key, value in self._unwritten.items() if records.get(key) != value}
-
-    def _find_unwritten(self) -> None:
-        """What the control topic lacks of what guarded topics have, and what it has of topics that are no more."""
-        settled: dict[str, KnownTopic] = {}
-        for guard in self.guards.values():
-            for name, known in guard.state.topics.items() if guard.wish.tells_agents else ():
-                topic, most = self.topics.get(name), settled.get(name)
-                is_there = topic is not None and topic.topic_id == known.topic_id
-                if is_there and (most is None or known.settled > most.settled):
-                    settled[name] = known
-        for name, known in settled.items():
-            partitions = max(self.topics[name].partitions, self.sizes.get(known.topic_id, 0))
-            self._unwritten |= self._ages.lacking(name, known, partitions)
-        for key in self._ages.written:
-            topic = self.topics.get(key.topic)
-            if topic is not None and topic.topic_id != key.topic_id and not self._is_newest(key):
-                self._unwritten[key] = None
-
-    def _is_newest(self, key: PartitionKey) -> bool:
-        """Whether it is of the newest topic of its name that a guard knows: one that lags may show an older one."""
-        known = (guard.state.topics.get(key.topic) for guard in self.guards.values())
-        return any(topic is not None and topic.topic_id == key.topic_id for topic in known)
 
     def _key(self, partition: TopicPartition) -> PartitionKey:
         return PartitionKey(partition.topic, self.topics[partition.topic].topic_id, partition.partition)

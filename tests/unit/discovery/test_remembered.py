@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from tidegate.discovery.remembered import Counts, Remembered, decode, encode, merged
+from tidegate.control.records import PartitionSeen
+from tidegate.discovery.remembered import Counts, Remembered, decode, encode, merged, untold_of
 from tidegate.discovery.state import DiscoveryState, KnownTopic
+from tidegate.kafka.model import TopicPartition
 
 
 def remembered(**topics: KnownTopic) -> Remembered:
@@ -30,6 +32,49 @@ def test_what_is_encoded_is_decoded() -> None:
     decoded = decode(json.loads(json.dumps(encode(elsewhere))))
     assert decoded == elsewhere
     assert list(decoded.state.gone) == ["g", "a"]
+
+
+def test_what_agents_were_not_told_is_kept_by_ranges() -> None:
+    early, late = PartitionSeen(7_000, 6_000), PartitionSeen(9_000)
+    partitions = {
+        **{TopicPartition("orders", number): early for number in range(2, 5_000)},
+        TopicPartition("orders", 5_000): late,
+        TopicPartition("orders", 5_002): late,
+        TopicPartition("refunds", 0): None,
+    }
+
+    ranges = untold_of(partitions)
+
+    assert ranges == (
+        ("orders", 2, 4_999, early),
+        ("orders", 5_000, 5_000, late),
+        ("orders", 5_002, 5_002, late),
+        ("refunds", 0, 0, None),
+    )
+    written = Remembered(untold=ranges)
+    assert decode(json.loads(json.dumps(encode(written)))) == written
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [["a", 0, 3], ["a", 3, 4]],
+        [["b", 0, 0], ["a", 1, 1]],
+        [["a", 0, 2**31]],
+        [["a", -1, 0]],
+        [["a", 0, 0, 1.5, None]],
+        [["a", 0, 0, 7]],
+        ["text"],
+        [7],
+        {"a": 1},
+        7,
+    ],
+)
+def test_what_nobody_has_written_of_what_agents_were_not_told_is_refused(rows: Any) -> None:
+    document = json.loads(json.dumps(encode(Remembered()))) | {"untold": rows}
+
+    with pytest.raises(ValueError, match="not what discovery remembers"):
+        decode(document)
 
 
 def test_of_two_versions_the_larger_numbers_hold_for_each_topic_id() -> None:
