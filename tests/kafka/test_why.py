@@ -74,7 +74,7 @@ def test_holds_owners_and_lag_are_told_while_no_api_server_answers(
     assert "1 partition of 2 is held, by 1 holder." in out
     assert f"{topic} 1: held by the ConsumerGroupPause with uid u-1 (its name and state are unknown" in out
     assert " since 20" in out
-    assert "has acknowledged, at offset 10." in out
+    assert "has acknowledged it, at offset 10." in out
     assert "pay\\u202eer" in out
     assert "\u202e" not in out + as_json
     assert "all resources in Kubernetes: list kafkaconnections in shop: " in out

@@ -140,7 +140,9 @@ def _connection(options: argparse.Namespace) -> Object:
         return kube.get(CONNECTIONS, options.namespace, options.connection)
     except NotFound:
         where = f"namespace {options.namespace}"
-        raise CommandFailed(f"there is no KafkaConnection {options.connection} in {where}") from None
+        raise CommandFailed(
+            f"there is no KafkaConnection {options.connection} in {where}: check the name, or give another --namespace"
+        ) from None
 
 
 def _from_file(path: Path, name: str) -> Object:

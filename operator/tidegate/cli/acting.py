@@ -74,7 +74,9 @@ def found(kube: KubeClient, kind: Kind, options: argparse.Namespace, name: str) 
     try:
         return kube.get(kind, namespace, name)
     except NotFound:
-        raise CommandFailed(f"there is no {kind.kind} {name} in namespace {namespace}") from None
+        raise CommandFailed(
+            f"there is no {kind.kind} {name} in namespace {namespace}: check the name, or give another --namespace"
+        ) from None
 
 
 class Creating(Protocol):

@@ -99,7 +99,10 @@ def _from_cluster(options: argparse.Namespace) -> tuple[Object, Object | None]:
     try:
         policy = kube.get(POLICIES, namespace, name)
     except NotFound:
-        raise CommandFailed(f"there is no OffsetResetPolicy {name} in namespace {namespace}") from None
+        raise CommandFailed(
+            f"there is no OffsetResetPolicy {name} in namespace {namespace}: check the name, or give another "
+            "--namespace"
+        ) from None
     of, connection = connection_named(policy)
     try:
         return policy, kube.get(CONNECTIONS, of, connection)

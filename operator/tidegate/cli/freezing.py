@@ -146,7 +146,9 @@ def _all_of(kube: KubeClient, options: argparse.Namespace, timeout_s: float, way
 
     bodies = sorted(kube.list(CONNECTIONS), key=name_of)
     if not bodies:
-        raise CommandFailed(f"there is no KafkaConnection in namespace {namespace_of_options(options)}")
+        raise CommandFailed(
+            f"there is no KafkaConnection in namespace {namespace_of_options(options)}: give another --namespace"
+        )
     wish, clock, several = way.wish(kube), SystemClock(), Several(CONNECTIONS, screen)
     asked, end = [], clock.monotonic() + timeout_s
     for first in bodies:

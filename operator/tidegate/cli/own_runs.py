@@ -52,7 +52,7 @@ def alone(folder: Path, prefix: str, group: str) -> Iterator[None]:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(folder / f"{prefix}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
-        raise CommandFailed(f"cannot write to {folder}: {error.strerror}") from error
+        raise CommandFailed(f"cannot write to {folder}, where runs are kept: {error.strerror}") from error
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -176,7 +176,9 @@ def _found(kube: KubeClient, namespace: str, name: str, reset_id: str | None) ->
         policy = kube.get(POLICIES, namespace, name)
     except NotFound:
         what = "OffsetResetPolicy" if reset_id is not None else "OffsetReset or OffsetResetPolicy"
-        raise CommandFailed(f"there is no {what} {name} in namespace {namespace}") from None
+        raise CommandFailed(
+            f"there is no {what} {name} in namespace {namespace}: check the name, or give another --namespace"
+        ) from None
     newest = read_status(PolicyStatus, policy).reset
     wanted = f"{name}-{reset_id}" if reset_id is not None else newest.name if newest is not None else None
     if wanted is None:

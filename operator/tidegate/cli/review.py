@@ -168,7 +168,7 @@ def _evidence_notes(run: Run, now: datetime) -> tuple[str, ...]:
         return ("No evidence was asked for (spec.evidence), so there is only what the plan itself counts",)
     since = run.journal[-1].at if run.journal else now
     if now < since + asked.timeout + _LATE:
-        return (f"Evidence is being gathered, since {time_text(since)}: look again in a moment",)
+        return (f"Evidence is still being gathered, since {time_text(since)}: look again in a moment",)
     return ("There is no evidence: the job ended before it was gathered",)
 
 

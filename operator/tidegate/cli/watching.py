@@ -57,6 +57,8 @@ def run_watch(arguments: Sequence[str], screen: Screen) -> int:
         if refused is not None:
             raise refused
         where = f"{options.name} in namespace {namespace_of_options(options)}"
-        raise CommandFailed(f"there is no OffsetReset and no ConsumerGroupPause {where}")
+        raise CommandFailed(
+            f"there is no OffsetReset and no ConsumerGroupPause {where}: check the name, or give another --namespace"
+        )
 
     return carried_out("tidegate watch", options, act, screen)

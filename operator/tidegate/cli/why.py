@@ -186,7 +186,9 @@ class Look:
         try:
             return parse_spec(KafkaConnectionSpec, kube.get(CONNECTIONS, *connection))
         except NotFound:
-            raise UsageError(f"--connection {label}: there is no such KafkaConnection") from None
+            raise UsageError(
+                f"--connection {label}: there is no such KafkaConnection; check its namespace and its name"
+            ) from None
         except (KubeFailure, InvalidResource) as failure:
             unseen.append(Unseen(f"KafkaConnection {label}", str(failure)))
             return None

@@ -168,7 +168,8 @@ def test_a_suspended_one_takes_none(kube: Cluster, capsys: pytest.CaptureFixture
     assert kube.asked == []
     assert capsys.readouterr().err.splitlines() == [
         "tidegate backup take: OffsetBackup nightly is suspended: set its spec.suspend to false first",
-        "tidegate backup take: there is no OffsetBackup missing in namespace ns",
+        "tidegate backup take: there is no OffsetBackup missing in namespace ns: "
+        "check the name, or give another --namespace",
     ]
 
 

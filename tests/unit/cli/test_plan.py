@@ -163,7 +163,7 @@ def test_hidden_contents_are_sizes_and_digests() -> None:
     ("run", "said"),
     [
         (a_run(settings=EvidenceSettings()), "No evidence was asked for"),
-        (replace(a_run(), journal=(replace(a_run().journal[-1], at=NOW),)), "is being gathered, since"),
+        (replace(a_run(), journal=(replace(a_run().journal[-1], at=NOW),)), "is still being gathered, since"),
         (a_run(), "the job ended before it was gathered"),
         (a_run(evidence=Evidence(NOW, notes=("Kafka did not answer",))), "Kafka did not answer"),
     ],
