@@ -154,7 +154,7 @@ def test_explain_says_what_each_field_means(kubectl: Kubectl, kube_client: kube.
 
     for field in ("suspend", "ttlAfterFinished", "to", "group", "partitions"):
         assert field in text
-    assert "Whether the reset is kept from beginning" in text
+    assert "If true, the reset does not begin" in text
 
 
 def test_the_command_line_creates_one_shows_its_phases_and_undoes_it(
