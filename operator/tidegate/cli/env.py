@@ -40,13 +40,7 @@ def env_parser() -> argparse.ArgumentParser:
         type=Path,
         help="read the policy and its connection from a YAML file, without asking a cluster",
     )
-    parser.add_argument(
-        "--output",
-        "-o",
-        choices=("shell", "yaml"),
-        default="shell",
-        help="NAME=value lines (default), or the env list of a container",
-    )
+    parser.add_forms("shell", "yaml", "NAME=value lines (default), or the env list of a container")
     parser.add_argument(
         "--format",
         type=str.lower,

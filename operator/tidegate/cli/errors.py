@@ -16,6 +16,15 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(message)
 
+    def add_forms(
+        self,
+        default: str = "text",
+        other: str = "json",
+        says: str = "text for people (default), or json for programs",
+    ) -> None:
+        """``--output``: one of two forms. ``says``: what they are."""
+        self.add_argument("--output", "-o", choices=(default, other), default=default, help=says)
+
 
 class CommandFailed(Exception):
     """What was asked for did not work out; the message says why."""

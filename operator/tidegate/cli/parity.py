@@ -55,13 +55,7 @@ def parity_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--alias", help="MirrorMaker 2's alias of the other cluster, if topics are called ALIAS.TOPIC here"
     )
-    parser.add_argument(
-        "--output",
-        "-o",
-        choices=("text", "json"),
-        default="text",
-        help="text for people (default), or json for programs",
-    )
+    parser.add_forms()
     return parser
 
 
