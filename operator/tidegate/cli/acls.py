@@ -60,8 +60,8 @@ def acls_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--minimal", action="store_true", help="leave out permissions that only some installations need"
     )
-    parser.add_forms(
-        "commands", "strimzi", "kafka-acls commands (default), or a KafkaUser's spec.authorization for Strimzi"
+    parser.add_output(
+        "commands", "strimzi", says="kafka-acls commands (default), or a KafkaUser's spec.authorization for Strimzi"
     )
     return parser
 

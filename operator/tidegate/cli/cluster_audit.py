@@ -81,7 +81,7 @@ def cluster_audit_parser() -> argparse.ArgumentParser:
         help="if the brokers' versions don't tell what they allow, try it with groups named tidegate.probe/…, "
         "which are deleted again; without this option nothing is created",
     )
-    parser.add_forms()
+    parser.add_output()
     parser.add_argument("--html", type=Path, metavar="FILE", help="also write one self-contained HTML page")
     parser.add_argument(
         "--fail-on",

@@ -40,7 +40,7 @@ def env_parser() -> argparse.ArgumentParser:
         type=Path,
         help="read the policy and its connection from a YAML file, without asking a cluster",
     )
-    parser.add_forms("shell", "yaml", "NAME=value lines (default), or the env list of a container")
+    parser.add_output("shell", "yaml", says="NAME=value lines (default), or the env list of a container")
     parser.add_argument(
         "--format",
         type=str.lower,

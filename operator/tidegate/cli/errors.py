@@ -16,14 +16,10 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(message)
 
-    def add_forms(
-        self,
-        default: str = "text",
-        other: str = "json",
-        says: str = "text for people (default), or json for programs",
-    ) -> None:
-        """``--output``: one of two forms. ``says``: what they are."""
-        self.add_argument("--output", "-o", choices=(default, other), default=default, help=says)
+    def add_output(self, *forms: str, says: str = "text for people (default), or json for programs") -> None:
+        """``--output``: one of these forms, by default the first of them. ``says``: what they are."""
+        forms = forms or ("text", "json")
+        self.add_argument("--output", "-o", choices=forms, default=forms[0], help=says)
 
 
 class CommandFailed(Exception):

@@ -55,7 +55,7 @@ def parity_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--alias", help="MirrorMaker 2's alias of the other cluster, if topics are called ALIAS.TOPIC here"
     )
-    parser.add_forms()
+    parser.add_output()
     return parser
 
 

@@ -53,7 +53,7 @@ def plan_parser() -> argparse.ArgumentParser:
     parser.add_argument("--run", metavar="ID", help="for a policy: the reset with this id")
     parser.add_argument("--group", metavar="GROUP", help="for a fleet: the plan of this one group")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a self-contained HTML page instead of text")
-    parser.add_forms()
+    parser.add_output()
     return parser
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tidegate.cli.errors import Parser
 from tidegate.kube.kubeconfig import own_namespace
 
 if TYPE_CHECKING:
@@ -41,14 +42,8 @@ def add_kafka(parser: argparse.ArgumentParser) -> None:
     kafka.add_argument("--ack-topic", metavar="TOPIC", help="the topic where the agents' acks are read")
 
 
-def add_output(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--output",
-        "-o",
-        choices=("text", "json", "yaml"),
-        default="text",
-        help="text for people (default), or json or yaml for programs",
-    )
+def add_output(parser: Parser) -> None:
+    parser.add_output("text", "json", "yaml", says="text for people (default), or json or yaml for programs")
 
 
 def namespace_of_options(options: argparse.Namespace) -> str:

@@ -120,7 +120,7 @@ class Keeping:
         if now_s - since_s >= _OUTAGE_S or draft.was_moving(WAITING_FOR_CONNECTION):
             why = f"KafkaConnection {live.label} is not ready ({live.trouble[0]})"
             draft.not_ready_after_all(
-                WAITING_FOR_CONNECTION, f"{why}: nothing is kept until it is, and what else is said is of before"
+                WAITING_FOR_CONNECTION, f"{why}: nothing is kept until it is, and the rest of the status is from before"
             )
 
     def _not_for_it(self, body: Object, spec: OffsetResetPolicySpec, draft: Draft) -> None:

@@ -143,8 +143,8 @@ class Journal:
         )
 
     def tell_unseen(self) -> None:
-        """Of the present round: it may have been committed, and nobody saw that its owners begin there, for its join
-        lapsed or its gates are about to be opened. They may go on from before, so all of it is done again."""
+        """Of the present round: it may have been committed, and nobody saw that its owners begin there: its join
+        lapsed, or its gates are about to be opened. They may go on from before, so all of it is done again."""
         last = self.intents[-1]
         if last.again != last.pending:
             self._append(replace(last, at=self._clock.now(), before=(), again=last.pending))
