@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Collection, Coroutine
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -31,6 +32,8 @@ _THREADS: Final = 4
 """Of one mirror: each may hold what one Fetch brings, some MiB."""
 _CLOSING_S: Final = 5.0
 _CARRIED_AGAIN_S: Final = 60.0
+_CARRIED_AGAIN_AT_THE_END_S: Final = 5.0
+"""While a failover waits for it."""
 _ACLS_S: Final = 60.0
 
 
@@ -90,9 +93,8 @@ class Copying:
         self.courses_at_rest: list[Course] = []
         """Where the copies ended when it was stopped; what was on its way then may have come since."""
         self._late: set[asyncio.Future[Any]] = set()
-        self.is_ending = False
-        """Whether a failover waits for it: which groups can't be carried over for now is to be known before it is
-        ended, or it would be ended and begun anew each time."""
+        self._is_ending = asyncio.Event()
+        self._carried_whole = False
         self.groups: CarriedGroups | None = None
         self._groups_trouble = ""
         self._writers: Writers | KafkaFailure | None = None
@@ -124,6 +126,17 @@ class Copying:
     def trouble(self) -> str:
         """Why the source's ends, or the groups, could not be read the last time."""
         return self._partitions.trouble or self._groups_trouble
+
+    def keeps_groups(self) -> str:
+        """Why a failover that waits for this must not end it: some group has not been carried over as it stands;
+        otherwise nothing. From the first call on, what can't be told of a group counts, which otherwise waits for the
+        next time: a failover would find it at the end, and all this would be ended and begun each time."""
+        self._is_ending.set()
+        if self._carrying is None:
+            return ""
+        if self.groups is None or not self._carried_whole:
+            return self._groups_trouble or "the groups are being carried over once more"
+        return not_carried(self.groups)
 
     def start(self) -> None:
         self._spawn("follow", self._partitions.follow)
@@ -261,24 +274,44 @@ class Copying:
         while True:
             ends = {c.partition: c.offset for c in self.courses() if c.offset is not None and not c.drifted}
             source_ids = self.source_ids()
+            whole = self._is_ending.is_set()
             # While nothing is known of a copy, nothing is known of how far a group may go.
             if ends:
                 try:
                     # Whoever ends this waits for the call itself, which can't be cancelled.
                     carrying = (ends, source_ids, self.adopts, self.mirrored)
                     self._carrying_now = asyncio.ensure_future(
-                        in_thread(self._patient, carrier.carry, *carrying, whole=self.is_ending)
+                        in_thread(self._patient, carrier.carry, *carrying, whole=whole)
                     )
                     self.groups, self._groups_trouble = await asyncio.shield(self._carrying_now), ""
+                    self._carried_whole = whole
                 except KafkaFailure as failure:
                     self._groups_trouble = str(failure)
-            await asyncio.sleep(self._until_carried_s(self._carrying.interval_s))
+            await self._until_due(self._until_carried_s(self._carrying.interval_s), whole=whole)
+
+    async def _until_due(self, interval_s: float, *, whole: bool) -> None:
+        """``whole``: as it was carried over just now. A failover does not wait for the next time."""
+        if whole:
+            await asyncio.sleep(interval_s)
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(interval_s):
+                await self._is_ending.wait()
 
     def _until_carried_s(self, interval_s: float) -> float:
         if self.groups is None:
             return self._look_s
+        if not self.groups.failed:
+            return interval_s
         # One that could not be carried over keeps a failover from ending.
-        return min(interval_s, _CARRIED_AGAIN_S) if self.groups.failed else interval_s
+        return min(interval_s, _CARRIED_AGAIN_AT_THE_END_S if self._is_ending.is_set() else _CARRIED_AGAIN_S)
+
+
+def not_carried(groups: CarriedGroups | None) -> str:
+    """How many groups could not be carried over, and why; nothing where all were."""
+    if groups is None or not groups.failed:
+        return ""
+    return f"{groups.failed} group(s) could not be carried over: {groups.failure}"
 
 
 def with_found(status: OffsetMirrorStatus, stopped: Copying | None) -> OffsetMirrorStatus:

@@ -14,14 +14,14 @@ from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.model import TopicPartition
 from tidegate.kube.ports import Object, namespace_of
 from tidegate.mirror.ports import MirrorCluster
-from tidegate.offset_mirror.copying import Copying
+from tidegate.offset_mirror.copying import Copying, not_carried
 from tidegate.offset_mirror.ending import Settled, ended, fence_some, lacking, settle
 from tidegate.offset_mirror.partitions import Clusters
 from tidegate.offset_mirror.rows import with_drift
 from tidegate.offset_mirror.status import Before, Told, draining, failed_over, fencing, waiting
 from tidegate.offset_mirror.topics import wanted
 from tidegate.resources.mirror_failover import FailoverPhase, MirrorFailover
-from tidegate.resources.offset_mirror import CarriedGroups, OffsetMirrorSpec
+from tidegate.resources.offset_mirror import OffsetMirrorSpec
 from tidegate.threads import in_thread
 
 
@@ -38,7 +38,7 @@ class Failover:
     async def keeps(self, copying: Copying, told: Told, unready: str) -> str:
         """Why the copying must not end yet; nothing where the copies have all that the source has. ``unready``: why not
         every topic that is wanted is being copied."""
-        copying.is_ending = True
+        groups = copying.keeps_groups()
         counts = told.status.partitions
         courses = copying.courses()
         # Of others it does not help that the source comes to rest: they are not in sync.
@@ -55,8 +55,7 @@ class Failover:
             return "nothing has been copied yet"
         if counts.in_sync < counts.total or counts.total != len(courses):
             return f"not all copies are in sync: {counts.in_sync} of {counts.total} are"
-        # Also known here, so that the copying is not ended and begun anew for as long as a permission is missing.
-        return _not_carried(copying.groups)
+        return groups
 
     async def begin(
         self, body: Object, before: Before, told: Told, spec: OffsetMirrorSpec, stopped: Copying | None
@@ -161,10 +160,4 @@ def _keeps_from_ending(last: Settled | str) -> str:
         return last
     if last.lacking:
         return _lacks(last.lacking)
-    return _not_carried(last.groups)
-
-
-def _not_carried(groups: CarriedGroups | None) -> str:
-    if groups is None or not groups.failed:
-        return ""
-    return f"{groups.failed} group(s) could not be carried over: {groups.failure}"
+    return not_carried(last.groups)
