@@ -58,7 +58,7 @@ def test_a_copy_that_is_lost_keeps_no_other_from_its_fence_and_is_given_up_by_de
 
         assert [(topic.name, topic.ends) for topic in found.failover.topics] == [(stays, (3,))]
         assert found.message.startswith(
-            f"1 partition(s) of the target can't be fenced, such as {lost}-0: write {lost}-0"
+            f"1 partition(s) can't be fenced at the target, such as {lost}-0: write {lost}-0"
         )
 
         def is_deleted() -> bool:

@@ -104,7 +104,7 @@ def _batch(fields: tuple[int, ...], data: bytes) -> Batch:
     base, _, _, magic, crc, attributes, last_delta, base_time, max_time, producer_id, epoch, sequence, count = fields
     where = f"the record batch at offset {base}"
     if magic != _MAGIC:
-        raise Unreadable(f"{where} has format {magic}; only format 2 (Kafka 0.11 and later) is understood")
+        raise Unreadable(f"{where} has format {magic}; only format 2 (Kafka 0.11 and later) is supported")
     if google_crc32c.value(data[_AFTER_CRC:]) != crc:
         raise Unreadable(f"{where} is damaged: its checksum is wrong")
     if attributes & ~_KNOWN or attributes & CODEC > _NEWEST_CODEC:

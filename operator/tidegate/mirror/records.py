@@ -32,13 +32,13 @@ def read_records(batch: Batch) -> list[Record]:
     where = f"the record batch at offset {batch.base_offset}"
     if batch.count > MOST_RECORDS:
         raise Unreadable(
-            f"{where} has {batch.count} records; one that has to be written anew may have {MOST_RECORDS}. Leave the "
-            "topic out, or wait until the source has deleted the batch"
+            f"{where} has {batch.count} records; a batch that has to be rewritten may have {MOST_RECORDS}. Exclude the "
+            "topic, or wait until the source has deleted the batch"
         )
     try:
         data = decompressed(batch.codec, batch.records)
     except Unreadable as error:
-        raise Unreadable(f"{where} can't be written anew: {error}") from error
+        raise Unreadable(f"{where} can't be rewritten: {error}") from error
     records, at, before = [], 0, batch.base_offset - 1
     for _ in range(batch.count):
         length, at = _number(data, at)

@@ -117,8 +117,8 @@ def _in_vain(refusals: int, what: str) -> Lost | Stopped:
     """The end is looked at again, but not for ever."""
     if refusals + 1 < MOST_REFUSALS:
         return Lost(refusals + 1)
-    reason = f"the target has refused what was to follow its end {MOST_REFUSALS} times, the last time with {what}"
-    return Stopped(f"{reason}: is another writer of this mirror at work?", drifted=False)
+    reason = f"the target has refused appends at its end {MOST_REFUSALS} times, the last time with {what}"
+    return Stopped(f"{reason}: is another writer of this mirror running?", drifted=False)
 
 
 def _claimed(mirror: Mirror, answer: ProducerIds) -> Mirror:
@@ -276,7 +276,7 @@ def _appended(mirror: Mirror, ready: Ready, action: Append, answer: Appended) ->
                 return replace(mirror, state=_interrupted(ready), fillers=max(1, mirror.fillers // _WIDER))
             return replace(mirror, state=_refused(outcome, ready))
         if outcome != planned:
-            reason = f"a batch for offset {planned} has come to lie at {outcome}"
+            reason = f"a batch for offset {planned} was written at {outcome}"
             return replace(mirror, state=Stopped(reason, drifted=True))
         ready = _advanced(ready, mirror.fillers)
     return replace(mirror, state=_begun(ready))

@@ -102,7 +102,7 @@ class Carrier:
     def _carry(self, group_id: str, carry: Carry, undecided: Collection[TopicPartition], tally: _Tally) -> None:
         try:
             if not self._may_write():
-                tally.failed, tally.failure = tally.failed + 1, "nothing may be written now"
+                tally.failed, tally.failure = tally.failed + 1, "this operator process must not write at the moment"
                 return
             self._commit(group_id, carry)
         except GroupNotEmpty:
@@ -114,7 +114,7 @@ class Carrier:
             if carry.in_use:
                 tally.in_use.append(group_id)
             elif undecided:
-                says = f"a transaction is still to decide what group {group_id} has committed for {min(undecided)}"
+                says = f"an open transaction has yet to decide what group {group_id} commits for {min(undecided)}"
                 tally.failed, tally.failure = tally.failed + 1, tally.failure or says
             else:
                 tally.carried += 1
@@ -143,7 +143,7 @@ class Carrier:
         of_group, carrying, carried = self._beside(group_id)
         for each in (carrying, of_group, carried):
             if not self._may_write():  # it may have become another process's turn since: by then consumers may be there
-                raise Unavailable("nothing may be written now")
+                raise Unavailable("this operator process must not write at the moment")
             self._target.commit(each, offsets)
         if due:
             self._renewed_s[group_id] = self._now_s()

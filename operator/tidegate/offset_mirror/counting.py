@@ -143,4 +143,4 @@ def _worst(rows: Collection[tuple[Course, CopyState]]) -> tuple[WorstPartition, 
 
 
 def _unknown(state: CopyState) -> str:
-    return "it was so when something was known of it last" if state is CopyState.DRIFTED else ""
+    return "as of the last time anything was known about it" if state is CopyState.DRIFTED else ""

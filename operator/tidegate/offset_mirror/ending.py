@@ -66,8 +66,8 @@ def _check_ends(target: MirrorCluster, courses: Collection[Course]) -> None:
     ends = {course.partition: course.offset for course in courses}
     for partition, bounds in sorted(target.bounds(tuple(ends), stable=False).items()) if ends else ():
         if bounds.latest != ends[partition]:
-            says = f"the copy of {partition} ends at offset {bounds.latest} at the target, and not at {ends[partition]}"
-            raise Unavailable(f"{says}: it is looked at again")
+            says = f"the copy of {partition} ends at offset {bounds.latest} at the target instead of {ends[partition]}"
+            raise Unavailable(f"{says}: it is being checked again")
 
 
 # --- the fence --------------------------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ def fence_some(target: MirrorCluster, status: OffsetMirrorStatus, may_write: Cal
             topics[row.name] = found
         else:
             stuck |= found
-    message = _keeps(stuck) if stuck else f"{len(topics)} of {len(begun)} topics are done"
+    message = _keeps(stuck) if stuck else f"{len(topics)} of {len(begun)} topics are fenced"
     left = any(row.name not in topics for row in begun)
     return Fencing(failover.model_copy(update={"topics": tuple(topics.values())}), left, message if left else "")
 
@@ -122,10 +122,10 @@ def fence_some(target: MirrorCluster, status: OffsetMirrorStatus, may_write: Cal
 def _keeps(stuck: Mapping[TopicPartition, str]) -> str:
     partition = min(stuck)
     return (
-        f"{len(stuck)} partition(s) of the target can't be fenced, such as {partition}: {stuck[partition]}. It is "
-        f"tried again. If that does not pass, see to it, or delete topic {partition.topic} at the target, with all "
-        "that it has: the failover ends without it. Create it again only once no former operator process is left: "
-        "one that was frozen while it was copying could append to the new topic"
+        f"{len(stuck)} partition(s) can't be fenced at the target, such as {partition}: {stuck[partition]}. This "
+        f"is retried. If it keeps failing, resolve the cause, or delete topic {partition.topic} at the target with "
+        "everything in it: the failover then ends without that topic. Do not create the topic again until every "
+        "earlier operator process has ended: one that was frozen while it was copying could still append to it"
     )
 
 
@@ -142,7 +142,7 @@ def _fenced(
     ends, message, unknown, stuck = list[int](), "", "", dict[TopicPartition, str]()
     for partition in copy.all_partitions():
         if not may_write():
-            raise Unavailable("nothing may be written now")
+            raise Unavailable("this operator process must not write at the moment")
         begun_from = adopted[partition.partition] if partition.partition < len(adopted) else 0
         found = _fence(target.target(partition), ids, fence_id, begun_from)
         if isinstance(found, str):
@@ -151,13 +151,13 @@ def _fenced(
         ends.append(found.end)
         if found.displaced is not None:
             message = (
-                f"a batch of partition {partition.partition} was on its way while the copying ended, and has come to "
-                f"lie at offset {found.displaced} instead of {found.end}"
+                f"a batch of partition {partition.partition} was still being sent when the copying ended, and was "
+                f"written at offset {found.displaced} instead of {found.end}"
             )
         if found.strange is not None:
             message = unknown = (
-                f"somebody else has written to the copy of partition {partition.partition}: at offset {found.strange} "
-                "is something that is not the mirror's"
+                f"somebody else has written to the copy of partition {partition.partition}: offset "
+                f"{found.strange} was not written by this mirror"
             )
         _log.info("the copy of %s ends at offset %d", partition, found.end)
     return stuck or FailedOverTopic(name=copy.name, ends=tuple(ends), message=message, unknown=unknown)
@@ -198,7 +198,7 @@ def ended(
         try:
             topics = _counted(source, {row.name: row for row in status.topics}, fenced.topics, wants)
         except KafkaFailure as failure:
-            _log.warning("what the source has beyond the copies is not known: %s", failure)
+            _log.warning("could not count what the source has beyond the copies: %s", failure)
     lacks = None if topics is None else [sum(t.lacks) if t.lacks is not None else None for t in topics]
     known = [each for each in lacks or () if each is not None]
     return MirrorFailover(
@@ -237,11 +237,11 @@ def _lacks(
 ) -> FailedOverTopic:
     """Of a topic that was copied."""
     if source is None:
-        return _unknown(topic, "the source has no such topic any more, or does not show it")
+        return _unknown(topic, "the source no longer has this topic, or does not show it")
     if source.topic_id != row.source_id:
         return _unknown(topic, "it was deleted and created again at the source")
     if row.state is CopyState.DRIFTED:
-        return _unknown(topic, "its copy had something at an offset that is not the source's")
+        return _unknown(topic, "its copy had drifted from the source")
     if topic.unknown:
         return topic
     return _beyond(topic, source, bounds) if topic.ends else _unknown(topic, "there is no copy to compare with")
@@ -258,6 +258,6 @@ def _beyond(topic: FailedOverTopic, source: Topic, bounds: Mapping[TopicPartitio
     for number, end in enumerate(ends):
         found = bounds.get(TopicPartition(topic.name, number))
         if found is None and number < source.partitions:
-            return _unknown(topic, "the source does not tell where its logs end")
+            return _unknown(topic, "the source does not say where its logs end")
         lacks.append(0 if found is None else max(0, found.latest - max(end, found.earliest)))
     return topic.model_copy(update={"ends": ends, "lacks": tuple(lacks)})

@@ -41,13 +41,13 @@ def judged(found: Writers | KafkaFailure | None, own: str | None) -> Verdict:
         return (
             ConditionStatus.FALSE,
             NO_AUTHORIZER,
-            "the target's brokers have no authorizer: anybody may write the copies",
+            "the target's brokers have no authorizer: anybody can write to the copies",
         )
     if isinstance(found, KafkaFailure):
         return (
             ConditionStatus.UNKNOWN,
             WRITERS_UNKNOWN,
-            f"who may write the copies can't be read: {visible(str(found))}",
+            f"could not read who may write to the copies: {visible(str(found))}",
         )
     others = {topic: sorted(writers - {own}) for topic, writers in found.items()}
     # Which one is this mirror's is not known: but if there are two, one of them is somebody else.
@@ -59,15 +59,16 @@ def judged(found: Writers | KafkaFailure | None, own: str | None) -> Verdict:
             f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         )
         also = "" if own is not None or ANYBODY in names else ", one of which may be this mirror's"
-        says = f"others may write {len(bad)} of {len(others)} copies, such as {visible(bad[0])}, by ACLs: {such}{also}"
+        says = f"ACLs let others write to {len(bad)} of {len(others)} copies, such as {visible(bad[0])}: {such}{also}"
         return ConditionStatus.FALSE, OTHERS_MAY_WRITE, says
     unknown = sorted(topic for topic, writers in found.items() if (own or "") not in writers)
     if own is None:
-        says = "which principal is this mirror's can't be told from its certificate or token"
+        says = "this mirror's principal can't be read from its certificate or token"
         return ConditionStatus.UNKNOWN, WRITERS_UNKNOWN, says
     if unknown:
         some = f"{len(unknown)} of {len(others)} copies, such as {visible(unknown[0])}"
-        says = f"no ACL lets this mirror write {some}: it is a super user, or everybody may write where there is no ACL"
+        why = "it is a super user, or topics without ACLs are open to everybody"
+        says = f"no ACL lets this mirror write to {some}: {why}"
         return ConditionStatus.UNKNOWN, WRITERS_UNKNOWN, says
-    says = f"by ACLs, {visible(own)} alone may write the {len(others)} copies; super users may as well"
+    says = f"ACLs let only {visible(own)} write to the {len(others)} copies; super users can write to them too"
     return ConditionStatus.TRUE, ONLY_THIS_PRINCIPAL, says

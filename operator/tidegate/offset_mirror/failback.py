@@ -45,7 +45,7 @@ def origin(
         return Refusal(NO_FAILOVER, f"there is no OffsetMirror {name} in this namespace, or its status can't be read")
     status = read_status(OffsetMirrorStatus, found)
     if status.failover is None or status.failover.phase is not FailoverPhase.DONE:
-        return Refusal(NO_FAILOVER, f"OffsetMirror {name} has not failed over: begin with that")
+        return Refusal(NO_FAILOVER, f"OffsetMirror {name} has not failed over: do that first")
     if status.target_cluster is None or status.source_cluster is None:
         return Refusal(NO_FAILOVER, f"the status of OffsetMirror {name} does not say between which clusters it copied")
     if (status.target_cluster, status.source_cluster) != clusters:
@@ -79,8 +79,8 @@ def adopted(
         if row.state in (CopyState.DRIFTED, CopyState.STOPPED) or ended[name].message:
             why = ended[name].message or f"its copy was {row.state} when it was failed over"
             refused[name] = (
-                f"topic {name} can't be taken over: {why}. It may have records that are nowhere else: save what "
-                "you need of them before you delete it"
+                f"topic {name} can't be taken over: {why}. It may hold records that exist nowhere else: save "
+                "what you need before you delete the topic"
             )
             continue
         beyond = _beyond(target, copy, ends)
@@ -136,5 +136,5 @@ def _never_copied(name: str, ends: tuple[int, ...], beyond: Mapping[int, int]) -
     more = f", and {sum(beyond[n] for n in others)} in {len(others)} other partition(s)" if others else ""
     return (
         f"topic {name} has {sum(beyond.values())} offset(s) at the target that were never copied from there: "
-        f"{where}{more}. Save what you need of them before you delete it"
+        f"{where}{more}. Save what you need before you delete the topic"
     )

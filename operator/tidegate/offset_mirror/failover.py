@@ -46,7 +46,7 @@ class Failover:
         try:
             missing = await in_thread(self.executor, lacking, copying.clusters.source, written)
         except KafkaFailure as failure:
-            return f"the source can't be asked what the copies lack: {failure}"
+            return f"could not ask the source what the copies lack: {failure}"
         if missing:
             return _lacks(missing)
         if unready:
@@ -54,7 +54,7 @@ class Failover:
         if counts is None or not counts.total:
             return "nothing has been copied yet"
         if counts.in_sync < counts.total or counts.total != len(courses):
-            return f"not all copies are in sync: {counts.in_sync} of {counts.total} are"
+            return f"only {counts.in_sync} of {counts.total} copies are in sync"
         return groups
 
     async def begin(
@@ -134,11 +134,11 @@ class Failover:
         """The connection, or why it can't be used. ``cluster``: the id of what it reached before."""
         live = self.live.used_from(namespace_of(body), (namespace_of(body), name))
         if live is None:
-            return f"there is no usable KafkaConnection {name} in this namespace: it waits for it"
+            return f"there is no usable KafkaConnection {name} in this namespace: waiting for it"
         if live.trouble is not None or not live.cluster_id:
-            return f"KafkaConnection {name} is not ready: it waits for it"
+            return f"KafkaConnection {name} is not ready: waiting for it"
         if cluster is not None and live.cluster_id != cluster:
-            return f"KafkaConnection {name} reaches cluster {live.cluster_id}, and it was {cluster}"
+            return f"KafkaConnection {name} now reaches cluster {live.cluster_id} instead of {cluster}"
         if live.observes and name == _target_of(body):
             return f"{observes(live.label)}: nothing is fenced"
         return live
@@ -152,7 +152,7 @@ def _lacks(missing: Mapping[TopicPartition, int]) -> str:
     worst = max(missing, key=lambda partition: missing[partition])
     such = f"such as {worst}, which lacks {missing[worst]}"
     says = f"the copies of {len(missing)} partition(s) lack {sum(missing.values())} offset(s), {such}"
-    return f"{says}. Stop what writes to the source"
+    return f"{says}. Stop the producers that write to the source"
 
 
 def _keeps_from_ending(last: Settled | str) -> str:

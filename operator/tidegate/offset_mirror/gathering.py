@@ -42,7 +42,7 @@ async def topics_prepared(
     allowed = (source.allow, target.allow)
     names = await in_thread(parts.patient_executor, wanted_topics, clusters.source, spec.topics, allowed)
     if len(names) > MOST_TOPICS:
-        says = f"spec.topics matches {len(names)} topics, and a mirror copies {MOST_TOPICS} at most: make several"
+        says = f"spec.topics matches {len(names)} topics, but a mirror copies at most {MOST_TOPICS}: create several"
         return Refusal(TOO_MANY_TOPICS, says)
     taken = copied_by_another(body, parts.mirrors(), parts.live, target.cluster_id, names)
     if taken is not None:

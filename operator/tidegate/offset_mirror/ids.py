@@ -47,7 +47,7 @@ def known_ids(mirror: Object, uid: str, former: tuple[int, ...] = ()) -> Produce
     claimed."""
     label = label_of(mirror)
     if uid_of(mirror) != uid:
-        return Interrupted(f"OffsetMirror {label} is another one by now")
+        return Interrupted(f"OffsetMirror {label} was deleted and created again")
     if not has_readable_status(OffsetMirrorStatus, mirror):
         return Interrupted(f"the status of OffsetMirror {label} can't be read")
     status = read_status(OffsetMirrorStatus, mirror)

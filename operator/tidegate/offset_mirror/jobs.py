@@ -187,14 +187,14 @@ class MirrorJobs:
                 memory.started, memory.started_at_s = order.launch, now_s
                 _log.info("%s: started job %s", label_of(body), launch.name)
                 return ""
-            why = found.message or ("a task is lost" if wanted.lost else "the job has ended by itself")
+            why = found.message or ("a task is lost" if wanted.lost else "the job has ended on its own")
             if not memory.again_at_s:
                 memory.deaths = 1 if now_s - memory.started_at_s > LIVED_S else memory.deaths + 1
                 memory.again_at_s = now_s + min(MOST_BACKOFF_S, FIRST_BACKOFF_S * 2 ** (min(memory.deaths, 10) - 1))
                 parts.died()
                 _log.warning("%s: job %s has ended: %s", label_of(body), launch.name, why)
             if now_s < memory.again_at_s or not await self._ended(memory, order.launch):
-                return f"the job has ended, and another one is started soon: {why}"
+                return f"the job has ended, and another one will start soon: {why}"
             document = name_of_document(name_of(body), uid_of(body))
             number = number_of_launch(document, order.launch) + 1
             following = replace(order, launch=name_of_launch(document, number))
@@ -203,7 +203,7 @@ class MirrorJobs:
             memory.last = _unheard(following)
         except (RunnerFailure, TimeoutError) as failure:
             return str(failure)
-        return f"the job has ended, and another one is started: {why}"
+        return f"the job has ended, and another one is starting: {why}"
 
     @staticmethod
     def _start(runner: Runner, launch: Launch, begin: Callable[[], None]) -> None:
@@ -221,7 +221,7 @@ class MirrorJobs:
             return f"job {launch} is being ended"
         if memory.not_ended and self._parts.clock.monotonic() - memory.not_ended_since_s < TURN_S:
             why = visible(memory.not_ended[:200])
-            return f"job {launch} could not be ended ({why}), and its tasks end by themselves within {TURN_S:g} s"
+            return f"job {launch} could not be ended ({why}), but its tasks end on their own within {TURN_S:g} s"
         del self._memories[uid_of(body)]
         return ""
 
@@ -258,7 +258,7 @@ class MirrorJobs:
                 named = Launch(launch, namespace_of(body), "")
                 await in_thread(self._parts.patient_executor, self._parts.runner.stop, named)
             except (RunnerFailure, TimeoutError) as failure:
-                _log.warning("%s: %s; its job ends by itself", label_of(body), failure)
+                _log.warning("%s: %s; its job ends on its own", label_of(body), failure)
 
     async def _ended(self, memory: _Memory, launch: str) -> bool:
         """Whether the job was ended, or could not be: its tasks end by themselves then, and until then do no harm.
@@ -274,7 +274,7 @@ class MirrorJobs:
             stopping.result()
             memory.not_ended = ""
         except (RunnerFailure, TimeoutError) as failure:
-            _log.warning("%s: %s; its tasks end by themselves", label_of(memory.body), failure)
+            _log.warning("%s: %s; its tasks end on their own", label_of(memory.body), failure)
             if not memory.not_ended:
                 memory.not_ended_since_s = self._parts.clock.monotonic()
             memory.not_ended = str(failure) or "no answer in time"

@@ -22,7 +22,7 @@ class MirrorMetrics:
         )
         self._lag = Gauge(
             "tidegate_mirror_lag_records",
-            "How many offsets its copies lag; NaN where that is known of none.",
+            "How many offsets its copies lag behind the source; NaN if that is not known of any copy.",
             ["namespace", "mirror"],
             registry=registry,
         )

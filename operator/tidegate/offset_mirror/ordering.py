@@ -53,7 +53,7 @@ def wanted_job(
     if not count:
         return None
     if len(ready) > MOST_PARTITIONS:
-        return Refusal(TOO_MANY_PARTITIONS, f"a mirror copies {MOST_PARTITIONS} partitions at most: make several")
+        return Refusal(TOO_MANY_PARTITIONS, f"a mirror copies at most {MOST_PARTITIONS} partitions: create several")
     shared = shares(count, spec.spark, jobs.settings, in_pods=jobs.in_pods)
     if isinstance(shared, Refusal):
         return shared

@@ -221,7 +221,7 @@ class Partitions:
     def _silent(partitions: Collection[TopicPartition]) -> str:
         if not partitions:
             return ""
-        return f"the source does not tell the ends of {len(partitions)} log(s), such as {min(partitions)}"
+        return f"the source does not say where {len(partitions)} partition(s) end, such as {min(partitions)}"
 
 
 def partitions_of(topics: Collection[Copied]) -> dict[TopicPartition, Copied]:

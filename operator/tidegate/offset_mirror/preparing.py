@@ -28,7 +28,7 @@ from tidegate.resources.offset_mirror import CopyState, MirroredTopics, Mirrored
 
 _log = logging.getLogger(__name__)
 
-_DRIFTED_BEFORE: Final = "its copy had something at an offset that is not the source's when it could last be looked at"
+_DRIFTED_BEFORE: Final = "its copy had drifted from the source when it was last checked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,7 @@ def not_listed(source: MirrorCluster, rows: Collection[MirroredTopicStatus]) -> 
             if source.topic(row.name) is not None:
                 there.add(row.name)
         except NotAuthorized as failure:
-            says = f"the source does not show topic {row.name} any more, and nothing of it is copied: {failure}"
+            says = f"the source no longer shows topic {row.name}, and it is not being copied: {failure}"
             advice = "If it was deleted there, exclude it here"
             hidden[row.name] = Halted(f"{says}. {advice}", drifted=row.state is CopyState.DRIFTED)
     return Unlisted(hidden, frozenset(there))
@@ -201,7 +201,8 @@ def _made_ready(
         if isinstance(step, Create) and target.topic(step.name) is not None:
             return None  # by now; one that is not listed because the principal may not see it is refused
         if not may_write():  # it may have become another process's turn since it looked
-            raise Unavailable(f"topic {step.name} is not made ready: nothing may be written now")
+            why = "this operator process must not write at the moment"
+            raise Unavailable(f"topic {step.name} can't be prepared: {why}")
         _do(target, step)
     except (NotAuthorized, Refused) as failure:
         return Halted(str(failure), drifted=False)
@@ -216,13 +217,13 @@ def _touches_copying(step: Step) -> bool:
 def _do(target: MirrorCluster, step: Step) -> None:
     match step:
         case Create(name, partitions, settings):
-            _log.info("topic %s is created at the target, with %d partitions", name, partitions)
+            _log.info("creating topic %s at the target with %d partitions", name, partitions)
             target.create_topic(name, partitions, settings)
         case AddPartitions(name, partitions):
-            _log.info("topic %s gets %d partitions at the target", name, partitions)
+            _log.info("expanding topic %s at the target to %d partitions", name, partitions)
             target.add_partitions(name, partitions)
         case Configure(name, settings):
-            _log.info("topic %s gets at the target %s", name, dict(settings))
+            _log.info("configuring topic %s at the target: %s", name, dict(settings))
             target.configure(name, settings)
         case Copied() | Halted():
             pass

@@ -163,7 +163,7 @@ class MirrorReconciler:
             await self._end(uid_of(body))
             stopped = self._stopped.get(uid_of(body))
             if stopped is not None and not stopped.is_at_rest:
-                return _Outcome(fencing(before, failover, "answers to what was sent are waited for"), _WAITING_S)
+                return _Outcome(fencing(before, failover, "waiting for answers to requests that were sent"), _WAITING_S)
             if stopped is not None:
                 before = replace(before, status=with_drift(before.status, stopped.courses_at_rest))
             told = await self._failover.fence(body, before, failover, spec)
@@ -177,7 +177,7 @@ class MirrorReconciler:
         for name in (spec.source.name, spec.target.name):
             live = self._parts.live.used_from(namespace_of(body), (namespace_of(body), name))
             if live is None:
-                why = f"there is no usable KafkaConnection {name} in this namespace: it waits for it"
+                why = f"there is no usable KafkaConnection {name} in this namespace: waiting for it"
                 keeps_job = not self._is_missing(uid_of(body))
                 return await self._not_copied(body, waiting(before, why), _WAITING_S, keeps_job=keeps_job)
             pair.append(live)
@@ -251,7 +251,7 @@ class MirrorReconciler:
     async def _in_trouble(self, body: Object, before: Before, why: str, pair: list[Live]) -> _Outcome:
         """What copies goes on trying by itself, unless a connection is another one now; the copies become older."""
         running, parts, status = self._running.get(uid_of(body)), self._parts, before.status
-        told = waiting(before, f"{why}: it waits for it")
+        told = waiting(before, f"{why}: waiting for it")
         if running is None or running.connections != _connections(pair):
             return await self._not_copied(body, told, _WAITING_S, keeps_job=running is None)
         courses = running.copying.courses()
@@ -304,7 +304,7 @@ class MirrorReconciler:
                     return await self._not_copied(body, refused(before, found_job))
                 job = found_job
             except KubeFailure as failure:  # the status has to say so, and how the copies stand meanwhile
-                trouble = f"the job can't be looked after: {failure}"
+                trouble = f"could not check or start the job: {failure}"
         gone = prepared.gone if prepared is not None else gone_before(before.status)
         result = counted([*running.courses(), *halted], rows, self._parts.clock.monotonic(), gone)
         preparing = len(prepared.preparing) if prepared is not None else 0

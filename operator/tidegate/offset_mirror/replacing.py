@@ -42,7 +42,7 @@ def decide(
         return Replace("none is ordered")
     if not is_same(ordered, wanted):
         if not only_grows(ordered, wanted):
-            return Replace("what is copied, or how, is another")
+            return Replace("what is copied, or how, has changed")
         if settled or since_s >= GROWS_AFTER_S:
             return Replace("more is copied")
     if named == ordered.launch:

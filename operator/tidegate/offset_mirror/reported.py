@@ -99,9 +99,9 @@ class ReportedCopying:
 
     def _silence(self) -> str:
         if self._heard_at_s is None:
-            return "no task of the job has said anything of it yet"
+            return "no task of the job has reported on it yet"
         age_s = self._now_s() - self._heard_at_s
-        return f"no task of the job has said anything of it for {age_s:.0f} s" if age_s > SILENT_S else ""
+        return f"no task of the job has reported on it for {age_s:.0f} s" if age_s > SILENT_S else ""
 
 
 class ReportedPartitions(Partitions):

@@ -72,7 +72,7 @@ def fresh_in(prepared: Prepared, known: Mapping[str, MirroredTopicStatus]) -> fr
 def unready(prepared: Prepared | None, known: Mapping[str, MirroredTopicStatus], trouble: str) -> str:
     """Why not every topic that is wanted is being copied, and known to be."""
     if trouble or prepared is None:
-        return f"the clusters could not be looked at as a whole: {trouble}"
+        return f"could not read all of both clusters: {trouble}"
     left = sorted((*prepared.preparing, *fresh_in(prepared, known)))
     return f"{len(left)} topic(s) are not being copied yet, such as {left[0]}" if left else ""
 
@@ -97,7 +97,7 @@ def halted_before(status: OffsetMirrorStatus, courses: Iterable[Course]) -> list
             None,
             None,
             None,
-            said.get(row.name, "") or "it was so when the clusters could last be looked at",
+            said.get(row.name, "") or "as of the last time the clusters could be read",
             row.state is CopyState.DRIFTED,
         )
         for row in status.topics

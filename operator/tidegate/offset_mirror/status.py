@@ -126,7 +126,7 @@ def draining(before: Before, told: Told, why: str) -> Told:
     to do something about stays to be seen."""
     conditions = told.status.conditions
     said = find_condition(conditions, READY)
-    ends = "to fail over all the same, set spec.failover.acceptLoss"
+    ends = "to fail over anyway, set spec.failover.acceptLoss"
     if said is not None and is_true(conditions, STALLED):
         says = f"{said.message}. The failover waits: {visible(why)}; {ends}"
         conditions = stalled(conditions, reason=said.reason, message=says, **before.stamp)
@@ -139,7 +139,7 @@ def draining(before: Before, told: Told, why: str) -> Told:
 
 def fencing(before: Before, failover: MirrorFailover, why: str = "") -> Told:
     """``why``: what keeps it from getting on."""
-    says = "nothing is copied any more; what may still be on its way is being refused" + (
+    says = "copying has ended; the copies are being fenced, so that late writes are refused" + (
         f": {visible(why)}" if why else ""
     )
     status = _not_copying(before, reconciling, FAILOVER_FENCING, says)
@@ -150,7 +150,7 @@ def failed_over(before: Before, failover: MirrorFailover) -> Told:
     """The mirror has ended for good."""
     at = "" if failover.at is None else f" since {failover.at:%Y-%m-%dT%H:%M:%SZ}"
     such = next((f". {t.name}: {visible(said)}" for t in failover.topics if (said := t.message or t.unknown)), "")
-    says = f"copying has ended for good{at}, and the copies may be written; {_not_copied(failover)}{such}"
+    says = f"copying has ended for good{at}, and the copies can be written to; {_not_copied(failover)}{such}"
     status = _not_copying(before, ready, FAILED_OVER, says)
     is_new = before.status.failover is None or before.status.failover.phase is not FailoverPhase.DONE
     kind = EventType.NORMAL if failover.not_copied == 0 and not such else EventType.WARNING
@@ -160,12 +160,12 @@ def failed_over(before: Before, failover: MirrorFailover) -> Told:
 
 def _not_copied(failover: MirrorFailover) -> str:
     if not failover.source_answered:
-        return "the source did not answer: what was not copied is not known"
+        return "the source did not answer, so it is not known what was not copied"
     if failover.not_copied is not None:
         return f"{failover.not_copied} offset(s) of the source were not copied"
     known = sum(sum(topic.lacks) for topic in failover.topics if topic.lacks is not None)
     unknown = sum(topic.lacks is None for topic in failover.topics)
-    return f"at least {known} offset(s) of the source were not copied, and of {unknown} topic(s) that is not known"
+    return f"at least {known} offset(s) of the source were not copied; for {unknown} topic(s) the number is not known"
 
 
 def waiting(before: Before, why: str) -> Told:
@@ -179,7 +179,7 @@ def job_ending(told: Told, why: str, now: datetime) -> Told:
     said = find_condition(status.conditions, READY)
     if said is None or is_true(status.conditions, STALLED):
         return told
-    says, generation = f"{visible(why)}: it may still copy", status.observed_generation
+    says, generation = f"{visible(why)}: it may still be copying", status.observed_generation
     conditions = reconciling(status.conditions, reason=JOB_ENDING, message=says, generation=generation, now=now)
     return Told(status.model_copy(update={"conditions": conditions}), told.happenings)
 
@@ -188,7 +188,7 @@ def _not_copying(before: Before, tell: _Tell, reason: str, message: str) -> Offs
     """What was counted stays, with the time of it; whether the copies are in sync nobody knows."""
     conditions = tell(before.status.conditions, reason=reason, message=message, **before.stamp)
     at = before.status.at
-    since = "" if at is None else f"; what is counted is of {at:%Y-%m-%dT%H:%M:%SZ}"
+    since = "" if at is None else f"; the counts are from {at:%Y-%m-%dT%H:%M:%SZ}"
     for kind in (IN_SYNC, SEEDING, DRIFTED, EXCLUSIVE):
         was = find_condition(conditions, kind)
         if kind == DRIFTED and was is not None and was.status is ConditionStatus.TRUE:
@@ -234,7 +234,7 @@ def _judged(standing: MirrorStanding) -> tuple[_Tell, str, str]:
     if counts.stopped:
         return stalled, COPIES_STOPPED, _stopped(standing.counted)
     if standing.preparing or not counts.total:
-        what = f"{standing.preparing} topic(s) are made ready at the target"
+        what = f"{standing.preparing} topic(s) are being prepared at the target"
         nothing = "no topic of the source that both connections allow matches spec.topics"
         if standing.preparing:
             return reconciling, COPIES_SEEDING, what + ends
@@ -242,48 +242,50 @@ def _judged(standing: MirrorStanding) -> tuple[_Tell, str, str]:
     if counts.in_sync == counts.total and not standing.trouble:
         return ready, COPIES_IN_SYNC, _all_in_sync(counts.total)
     if counts.seeding:
-        return reconciling, COPIES_SEEDING, f"{counts.seeding} of {counts.total} partition(s) are copied as yet{ends}"
+        seeding = f"{counts.seeding} of {counts.total} partition(s) are still being seeded"
+        return reconciling, COPIES_SEEDING, seeding + ends
     lagging = counts.total - counts.in_sync
     return reconciling, COPIES_LAGGING, f"{lagging} of {counts.total} partition(s) lag{ends}"
 
 
 def _conditions(standing: MirrorStanding) -> list[tuple[str, ConditionStatus, str, str]]:
     counts, true, false = standing.counted.counts, ConditionStatus.TRUE, ConditionStatus.FALSE
-    says = f"{counts.in_sync} of {counts.total} partition(s) have what the source had 10 s ago or later"
+    says = f"{counts.in_sync} of {counts.total} partition(s) lag the source by 10 s at most"
     if counts.total and counts.in_sync == counts.total:
         in_sync = (IN_SYNC, true, COPIES_IN_SYNC, _all_in_sync(counts.total))
     else:
         in_sync = (IN_SYNC, false, COPIES_LAGGING, says)
     if counts.seeding or standing.preparing:
-        done = f"{counts.seeding} of {counts.total} partition(s) have not yet had all that the source has"
+        done = f"{counts.seeding} of {counts.total} partition(s) have not caught up with the source yet"
         seeding = (SEEDING, true, COPIES_SEEDING, done)
     else:
-        seeding = (SEEDING, false, COPIES_IN_SYNC if in_sync[1] is true else COPIES_LAGGING, "no partition is begun")
+        why = COPIES_IN_SYNC if in_sync[1] is true else COPIES_LAGGING
+        seeding = (SEEDING, false, why, "no partition is being seeded")
     if counts.drifted:
         drifted = (DRIFTED, true, COPIES_DRIFTED, _drifted(standing.counted))
     else:
-        drifted = (DRIFTED, false, NO_DRIFT_SEEN, "no copy is known to have anything at an offset not the source's")
+        drifted = (DRIFTED, false, NO_DRIFT_SEEN, "no copy is known to have drifted from the source")
     found = [in_sync, seeding, drifted]
     return found if standing.exclusive is None else [*found, (EXCLUSIVE, *standing.exclusive)]
 
 
 def _all_in_sync(total: int) -> str:
-    return f"all {total} partition(s) have what the source had 10 s ago or later"
+    return f"all {total} partition(s) lag the source by 10 s at most"
 
 
 def _drifted(counted: Counted) -> str:
     worst = next(iter(counted.worst), None)
     such = f", such as {worst.topic}-{worst.partition}: {worst.message}" if worst is not None else ""
     return (
-        f"the copies of {counted.counts.drifted} partition(s) have something at an offset that is not the source's, "
-        f"and are not written to any more{such}. To have a topic copied again from its start, delete it at the target"
+        f"the copies of {counted.counts.drifted} partition(s) differ from the source at some offset, "
+        f"and are no longer written to{such}. To have a topic copied again from its start, delete it at the target"
     )
 
 
 def _stopped(counted: Counted) -> str:
     worst = next(iter(counted.worst), None)
     such = f", such as {worst.topic}-{worst.partition}: {worst.message}" if worst is not None else ""
-    return f"{counted.counts.stopped} partition(s) can't be copied until somebody does something{such}"
+    return f"{counted.counts.stopped} partition(s) can't be copied until somebody intervenes{such}"
 
 
 def _happenings(before: Before, status: OffsetMirrorStatus, reason: str, message: str) -> list[KubeEvent]:

@@ -129,8 +129,8 @@ def next_step(sides: Sides, known: MirroredTopicStatus | None) -> Step:
     if (different or grows) and not sides.target_is_empty and not is_copy(target, known):
         # Other settings could delete records, which are somebody's.
         return Halted(
-            f"topic {name} has records at the target that this mirror did not copy, and its settings or partitions are "
-            "not those of the source: exclude it, if it is to stay",
+            f"topic {name} has records at the target that this mirror did not copy, and its settings or partitions "
+            "differ from the source's: exclude the topic if you want to keep it",
             drifted=True,
         )
     if sides.was_emptied and not is_copy(target, known):

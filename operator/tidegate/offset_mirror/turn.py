@@ -100,7 +100,7 @@ class Turn:
         if spec.suspend and spec.failover is None:
             return "the OffsetMirror is suspended"
         if status.job is None or status.job.name != order.launch:
-            return "another job copies by now"
+            return "another job is copying now"
         return ""
 
     # --- producer ids -------------------------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ class Turn:
         with self._lock:
             self.look()
             if self.over or self._body is None or self.trouble:
-                return Interrupted(self.over or self.trouble or "the OffsetMirror could not be looked at")
+                return Interrupted(self.over or self.trouble or "the OffsetMirror could not be read")
             found = known_ids(self._body, self._order.uid, self._order.former_ids)
             if isinstance(found, Interrupted):
                 return found
@@ -159,7 +159,7 @@ class Turn:
         except BadReport:
             return encode_report(self._report)
         if there.launch != self._order.launch or there.attempt > self._report.attempt:
-            self._displace("another attempt of this task is at work")
+            self._displace("another attempt of this task is running")
             return None
         return encode_report(self._report)
 

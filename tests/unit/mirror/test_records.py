@@ -138,5 +138,5 @@ def test_a_batch_that_would_be_too_large_is_named(codec: int, monkeypatch: pytes
     monkeypatch.setattr(records_module, "decompressed", partial(decompressed, largest=1 << 20))
     [large] = read_batches(batch(7, {0: Written(5, b"k", bytes(2 << 20))}, 1, codec=codec))
 
-    with pytest.raises(Unreadable, match=r"the record batch at offset 7 can't be written anew: its records take more"):
+    with pytest.raises(Unreadable, match=r"the record batch at offset 7 can't be rewritten: its records take more"):
         read_records(large)

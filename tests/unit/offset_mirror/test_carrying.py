@@ -216,7 +216,7 @@ def test_a_replica_that_does_not_lead_commits_nothing(world: World) -> None:
     world.may_write = False
     told = world.carry()
 
-    assert (told.failed, told.failure) == (1, "nothing may be written now")
+    assert (told.failed, told.failure) == (1, "this operator process must not write at the moment")
     assert world.there is None
 
 

@@ -128,7 +128,7 @@ def lose_the_topic(world: World) -> None:
 
 def hide_the_topic(world: World) -> None:
     world.here.hidden.add("t")
-    world.passes(lambda: "does not show topic t any more" in world.condition("Ready").message)
+    world.passes(lambda: "no longer shows topic t" in world.condition("Ready").message)
     world.here.hidden.clear()
 
 

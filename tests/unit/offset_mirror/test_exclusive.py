@@ -45,14 +45,19 @@ def test_acls_are_read_as_brokers_read_them(acls: list[TopicAcl], expected: set[
 @pytest.mark.parametrize(
     ("writers", "own", "expected", "says"),
     [
-        ({"t": {MIRROR}}, MIRROR, ("True", "OnlyThisPrincipal"), "User:mirror alone may write the 1 copies"),
-        ({"t": {MIRROR}, "u": {MIRROR, ALICE}}, MIRROR, ("False", "OthersMayWrite"), "1 of 2 copies, such as u, by"),
+        ({"t": {MIRROR}}, MIRROR, ("True", "OnlyThisPrincipal"), "User:mirror write to the 1 copies"),
+        (
+            {"t": {MIRROR}, "u": {MIRROR, ALICE}},
+            MIRROR,
+            ("False", "OthersMayWrite"),
+            "1 of 2 copies, such as u: User:alice",
+        ),
         ({"t": {"User:*"}}, MIRROR, ("False", "OthersMayWrite"), "User:*"),
-        ({"t": set()}, MIRROR, ("Unknown", "WritersUnknown"), "no ACL lets this mirror write 1 of 1 copies"),
+        ({"t": set()}, MIRROR, ("Unknown", "WritersUnknown"), "no ACL lets this mirror write to 1 of 1 copies"),
         ({"t": {ALICE}}, None, ("Unknown", "WritersUnknown"), "certificate or token"),
-        ({"t": {"User:*"}}, None, ("False", "OthersMayWrite"), "by ACLs: User:*"),
+        ({"t": {"User:*"}}, None, ("False", "OthersMayWrite"), "such as t: User:*"),
         ({"t": {ALICE, MIRROR}}, None, ("False", "OthersMayWrite"), "one of which may be this mirror's"),
-        (None, MIRROR, ("False", "NoAuthorizer"), "anybody may write"),
+        (None, MIRROR, ("False", "NoAuthorizer"), "anybody can write"),
     ],
 )
 def test_it_is_said_only_what_acls_tell(

@@ -83,7 +83,7 @@ def test_a_failover_waits_while_a_copy_lacks_something(world: World) -> None:
     for _ in range(5):
         assert world.one_pass().reason == "FailoverDraining"
     says = world.condition("Ready").message
-    assert says.startswith("the copies of 2 partition(s) lack 10 offset(s), such as t-0, which lacks 5. Stop what ")
+    assert says.startswith("the copies of 2 partition(s) lack 10 offset(s), such as t-0, which lacks 5. Stop the ")
     assert world.status.failover is None
 
     world.here.bounds = bounds  # type: ignore[method-assign]
@@ -134,7 +134,7 @@ def test_what_a_group_is_committing_in_a_transaction_is_waited_for(
     for _ in range(5):
         world.one_pass()
         assert world.status.failover is None
-    says = "1 group(s) could not be carried over: a transaction is still to decide what group g has committed for t-0"
+    says = "1 group(s) could not be carried over: an open transaction has yet to decide what group g commits for t-0"
     world.passes(lambda: says in world.condition("Ready").message)
     for _ in range(5):
         world.one_pass()

@@ -110,7 +110,7 @@ def test_a_job_that_another_order_has_replaced_is_not_taken_for_the_one_that_die
     monkeypatch.setattr("tidegate.offset_mirror.jobs.FIRST_BACKOFF_S", 1000.0)
     world.copied()
     world.job_runner.last.kill()
-    world.passes(lambda: "another one is started soon" in str(world.status.job))
+    world.passes(lambda: "another one will start soon" in str(world.status.job))
     world.spec["rateLimit"] = {"bytesPerSecond": 1_000_000}
     world.one_pass()
     world.passes(lambda: len(world.job_runner.started) == 2)

@@ -137,7 +137,7 @@ def test_an_attempt_ends_where_a_later_one_is_at_work(world: SparkWorld) -> None
     later = Job(world.kube, world.open, first.order, attempt=7)
     try:
         world.passes(lambda: first.ended is not None)
-        assert first.ended == ["another attempt of this task is at work"]
+        assert first.ended == ["another attempt of this task is running"]
         assert later.ended is None
     finally:
         later.kill()
@@ -241,7 +241,7 @@ def test_tasks_that_nobody_hears_of_leave_nothing_in_sync_and_end_writing(
     world.passes(lambda: world.condition("InSync").status == "False")
     end = world.there.log("t").end
     world.here.write("t", 3)
-    world.passes(lambda: "has said anything of it for" in "".join(one.message for one in world.status.worst))
+    world.passes(lambda: "has reported on it for" in "".join(one.message for one in world.status.worst))
     assert world.there.log("t").end == end
 
     cut_off.is_cut_off.clear()
@@ -319,7 +319,7 @@ def test_a_mirror_whose_job_cannot_be_ended_is_called_suspended_once_its_tasks_h
 
     assert world.condition("Ready").reason == "JobEnding"
     assert "could not be ended (delete SparkApplication: 500)" in world.condition("Ready").message
-    assert "its tasks end by themselves within 30 s" in world.condition("Ready").message
+    assert "its tasks end on their own within 30 s" in world.condition("Ready").message
     monkeypatch.setattr("tidegate.offset_mirror.jobs.TURN_S", 0.0)
     world.one_pass()
     assert world.condition("Ready").reason == "Suspended"

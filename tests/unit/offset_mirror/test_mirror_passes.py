@@ -371,7 +371,7 @@ def test_a_connection_that_is_not_there_is_waited_for(name: str, world: World) -
     world.live.drop("ns", name, uid=name)
     assert (world.one_pass().reason, world.condition("Ready").message) == (
         "WaitingForConnection",
-        f"there is no usable KafkaConnection {name} in this namespace: it waits for it",
+        f"there is no usable KafkaConnection {name} in this namespace: waiting for it",
     )
 
     world.connect(name, trouble=("KafkaUnavailable", "nobody is there"))
@@ -561,7 +561,7 @@ def test_a_partition_of_the_source_without_a_leader_leaves_the_lag_of_the_others
     assert world.status.lag is not None
     assert world.status.worst[0].partition == 1
     world.passes(
-        lambda: "the source does not tell the ends of 1 log(s), such as t-1" in world.condition("Ready").message
+        lambda: "the source does not say where 1 partition(s) end, such as t-1" in world.condition("Ready").message
     )
     assert world.condition("Ready").reason == "CopiesLagging"
 

@@ -271,14 +271,14 @@ def test_silence_makes_a_copy_older_though_its_source_does_not_grow() -> None:
 
     assert states[:9] == [CopyState.IN_SYNC] * 9
     assert states[-4:] == [CopyState.LAGGING] * 4
-    assert "no task of the job has said anything of it for 15 s" in followed.copying.seen().trouble
+    assert "no task of the job has reported on it for 15 s" in followed.copying.seen().trouble
     assert followed.looked(10, 10, says=10) is CopyState.IN_SYNC
 
 
 def test_a_copy_ends_nowhere_before_its_task_and_the_target_have_said_so() -> None:
     followed = Followed()
     assert followed.looked(10, 10) is CopyState.WAITING
-    assert followed.copying.seen().trouble == "no task of the job has said anything of it yet"
+    assert followed.copying.seen().trouble == "no task of the job has reported on it yet"
     assert followed.looked(10, 8, says=10) is CopyState.LAGGING
     assert followed.copying.seen().lag == 2
 
