@@ -150,10 +150,12 @@ def test_a_process_that_wakes_up_after_the_failover_changes_nothing(
     replicas = pair(start_operator, kube_client, resources.namespace)
     connected_both(resources, kafka, elsewhere)
     topic, group, of = make_topic(config=KEPT), unique("group"), ("-n", resources.namespace)
-    for _ in range(20):
+    batches = 120  # it is to be copying still when it has failed over
+    for _ in range(batches):
         produce(kafka.bootstrap, topic, 1, 100)
+    end = end_of(kafka, topic)
     commit(kafka.bootstrap, group, topic, {0: 7})
-    limits = {"rateLimit": {"bytesPerSecond": 2_000}}
+    limits = {"rateLimit": {"bytesPerSecond": 1_000}}  # a batch a second, or so
     resources.mirror("m", {"include": [topic]}, groups={"include": [group], "interval": "1s"}, **limits)
     until(lambda: end_of(elsewhere, topic) > 0, "something is copied", timeout_s=60)
     replicas.leader.freeze()
@@ -162,13 +164,13 @@ def test_a_process_that_wakes_up_after_the_failover_changes_nothing(
     told = shell("mirror", "failover", "m", "--accept-loss", *of)
     [row] = resources.get_mirror("m")["status"]["failover"]["topics"]
     [copied] = row["ends"]
-    assert row["lacks"] == [2000 - copied]
+    assert row["lacks"] == [end - copied]
     assert f"{topic}  0          {copied}" in told
-    assert 0 < copied < 2000
-    end, offsets = end_of(elsewhere, topic), committed(elsewhere.bootstrap, group, topic, 1)
+    assert 0 < copied < end
+    there, offsets = end_of(elsewhere, topic), committed(elsewhere.bootstrap, group, topic, 1)
     replicas.leader.thaw()
     replicas.leader.ended(90)
-    assert end_of(elsewhere, topic) == end
+    assert end_of(elsewhere, topic) == there
     assert committed(elsewhere.bootstrap, group, topic, 1) == offsets
     theirs, ours = consumed(kafka.bootstrap, topic)[2], consumed(elsewhere.bootstrap, topic)[2]
     assert ours == {offset: record for offset, record in theirs.items() if offset < copied}
@@ -178,8 +180,8 @@ def test_a_process_that_wakes_up_after_the_failover_changes_nothing(
     shell("mirror", "failback", "m", "--name", "back", *of)
     body = resources.wait_mirror("back", False, reason="CopiesDrifted", timeout_s=60)
     says = body["status"]["worst"][0]["message"]
-    assert f"{2000 - copied} in partition 0 from offset {copied}" in says
-    assert end_of(kafka, topic) == 2000
+    assert f"{end - copied} in partition 0 from offset {copied}" in says
+    assert end_of(kafka, topic) == end
     delete(kafka, topic)
     until(lambda: has_all(elsewhere, kafka, topic), "it is copied from its start", timeout_s=60)
     assert_equal(elsewhere, kafka, topic)

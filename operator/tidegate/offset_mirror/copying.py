@@ -127,11 +127,18 @@ class Copying:
         """Why the source's ends, or the groups, could not be read the last time."""
         return self._partitions.trouble or self._groups_trouble
 
+    def ends_soon(self, failing_over: bool) -> None:
+        """Whether a failover waits for this. Meanwhile what can't be told of a group counts, which otherwise waits for
+        the next time: a failover would find it at the end, and all this would be ended and begun each time."""
+        if failing_over:
+            self._is_ending.set()
+        else:
+            self._is_ending.clear()
+            self._carried_whole = False
+
     def keeps_groups(self) -> str:
         """Why a failover that waits for this must not end it: some group has not been carried over as it stands;
-        otherwise nothing. From the first call on, what can't be told of a group counts, which otherwise waits for the
-        next time: a failover would find it at the end, and all this would be ended and begun each time."""
-        self._is_ending.set()
+        otherwise nothing."""
         if self._carrying is None:
             return ""
         if self.groups is None or not self._carried_whole:

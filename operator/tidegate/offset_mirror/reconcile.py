@@ -274,6 +274,7 @@ class MirrorReconciler:
             self._begins.add(uid_of(body))
         pair = (source, target) if begins or uid_of(body) in self._begins else ()
         running = await self._keep_running(body, before.status, spec, source, target)
+        running.ends_soon(spec.failover is not None)
         known, trouble = {topic.name: topic for topic in before.status.topics}, running.trouble
         prepared: Prepared | None = None
         job = before.status.job

@@ -191,6 +191,17 @@ def test_a_failover_that_was_asked_for_by_mistake_can_be_taken_back_while_it_wai
     world.copied()
 
 
+def test_once_a_failover_was_withdrawn_what_a_group_is_committing_is_left_for_the_next_time(world: World) -> None:
+    world.here.offsets = {"g": {P0: GroupOffset(UNDECIDED)}, "other": {P0: GroupOffset(3)}}
+    world.copied()
+    world.spec["failover"] = {}
+    world.one_pass()
+    world.passes(lambda: world.status.groups is not None and world.status.groups.failed == 1)
+    del world.spec["failover"]
+    world.one_pass()
+    world.passes(lambda: world.status.groups is not None and world.status.groups.failed == 0)
+
+
 @pytest.mark.parametrize("there_is_a_connection", [True, False])
 def test_a_source_that_is_lost_needs_somebody_who_accepts_that(there_is_a_connection: bool, world: World) -> None:
     world.copied()
