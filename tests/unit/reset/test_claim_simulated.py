@@ -19,7 +19,7 @@ from tidegate.control.records import Claim, ClaimKey
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import NotAuthorized, Unavailable
 from tidegate.kafka.model import TopicPartition
-from tidegate.reset.applying.claim import LEASE_S, GroupClaim, claimant
+from tidegate.reset.applying.claim import LEASE_S, ClaimLost, GroupClaim, claimant
 from tidegate.reset.applying.gates import holder
 from tidegate.reset.applying.timing import Pace, Tuning
 from tidegate.reset.directory_store import DirectoryRunStore
@@ -450,6 +450,20 @@ def test_what_a_backfill_of_the_policy_left_behind_the_next_one_has(tmp_path: Pa
     assert _claim(world, "starts/policy/one").take_now()
     assert _claim(world, "starts/policy/two").take_now()
     assert not _claim(world, "starts/other/one").take_now()
+
+
+def test_whose_run_was_ended_by_another_writer_of_it_begins_nothing_more(tmp_path: Path) -> None:
+    """As a frozen operator that awakes once the one that has taken over has sent the owners back, and another run may
+    have the group: what they share is the policy's claim."""
+    world = World(EAGER, tmp_path)
+    frozen, successor = _claim(world, "starts/policy/one"), _claim(world, "starts/policy/two")
+    assert frozen.take_now()
+    frozen.confirm_now()
+    assert successor.take_now()
+    frozen.confirm_now()
+    successor.release()
+    with pytest.raises(ClaimLost):
+        frozen.confirm_now()
 
 
 def test_a_fence_and_a_halt_leave_the_transaction_of_who_has_the_group(tmp_path: Path) -> None:

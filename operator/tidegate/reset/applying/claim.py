@@ -202,6 +202,17 @@ class GroupClaim:
         if self._lost:
             raise ClaimLost(self._lost)
 
+    def confirm_now(self) -> None:
+        """Make sure, before something is begun, that the run has the group: another writer of it may have ended it.
+
+        Raises ``ClaimLost`` and ``KafkaFailure``.
+        """
+        self.confirm()
+        claims = self._claims()
+        if self._first(claims) is not None or not self._is_in_force(claims):
+            with self._lock:
+                self._renew()
+
     def confirm(self, *, after_s: float = 2 * RENEW_S) -> None:
         """Make sure that the run has the group still, where it could not renew its claim for so long: the process may
         have been frozen. 0: also where it could; somebody may have ended the run since.

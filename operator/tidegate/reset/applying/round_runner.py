@@ -66,7 +66,7 @@ class RoundRunner:
 
         In one piece, because what is told of it, and whether it is watched, follows from what was seen of it in order.
         """
-        self._claim.confirm()
+        self._claim.confirm_now()
         self._state.not_held = NO_PARTITIONS
         if self._state.putting_back:
             pending = self._of_topics_left(pending)
