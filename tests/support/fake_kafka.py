@@ -1375,10 +1375,12 @@ class FakeConsumer:
     no offset (librdkafka, classic groups).
     ``late_commit_s``: its application holds what it has read for so long and then commits it, whatever happened
     since. ``commits_after_join``: while it joins it keeps commits back, and sends them before it asks where to begin
-    (franz-go). ``fetches_after_s``: how long after it was given a partition it asks where to begin (KIP-848 groups).
-    ``commits_all``: auto-commit writes also what did not change (Java). ``managed``: it runs the agent
-    (``agents/contract``), which takes ``drain_s`` from the hold to its ack. ``begins_at_end``: without a committed
-    offset, or with one that retention has passed, it begins at the log's end (``auto.offset.reset=latest``).
+    (franz-go). ``syncs_after_s``: how long after a join it asks what it is assigned; where the next rebalance has begun
+    by then, it never hears of it (classic groups). ``fetches_after_s``: how long after it was given a partition it
+    asks where to begin (KIP-848 groups). ``commits_all``: auto-commit writes also what did not change (Java).
+    ``managed``: it runs the agent (``agents/contract``), which takes ``drain_s`` from the hold to its ack.
+    ``begins_at_end``: without a committed offset, or with one that retention has passed, it begins at the log's end
+    (``auto.offset.reset=latest``).
     """
 
     kafka: FakeKafka
@@ -1410,6 +1412,7 @@ class FakeConsumer:
     """How long after it has joined it sends what it kept back."""
     begins_before_sending: bool = False
     """It asks where to begin before it sends what it kept back (kafka-go)."""
+    syncs_after_s: float = 0.0
     fetches_after_s: float = 0.0
     managed: bool = False
     drain_s: float = 0.0
@@ -1635,7 +1638,23 @@ class FakeConsumer:
             come_back()
 
     def _assigned(self, generation: int, partitions: frozenset[TopicPartition]) -> None:
-        """The answer to our join."""
+        """The leader has said who owns what."""
+        if self.syncs_after_s > 0:
+            self.kafka.clock.after(self.syncs_after_s, lambda: self._sync(generation, partitions))
+        else:
+            self._take(generation, partitions)
+
+    def _sync(self, generation: int, partitions: frozenset[TopicPartition]) -> None:
+        """SyncGroup; it is refused once the next rebalance has begun."""
+        group = self.kafka._group(self.group_id)
+        if not self._running or self.member_id not in group.members:
+            return
+        if group.generation == generation and group.state is GroupState.STABLE:
+            self._take(generation, partitions)
+        elif group.state is GroupState.PREPARING_REBALANCE and not group.members[self.member_id].rejoined:
+            self._join()
+
+    def _take(self, generation: int, partitions: frozenset[TopicPartition]) -> None:
         self._generation, self._joining = generation, False
         # Java: Heartbeat.resetTimeouts. So a rebalance makes the heartbeats of all members fall together.
         self._next_heartbeat_s = self.kafka.clock.monotonic() + self.heartbeat_s

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from typing import Final
 
 from tidegate.cluster import Kafka
 from tidegate.kafka.assignments import claimed, not_held_by_others, share_out, without
@@ -21,6 +22,9 @@ from tidegate.leading.joining import NOTICED_S, NotAllBack, gather
 from tidegate.reset.applying.timing import Pace
 
 Partitions = frozenset[TopicPartition]
+
+_HEARD_S: Final = 1.0
+"""By then a member has asked what it is assigned, unless its machine is very busy."""
 
 
 class NotLed(Exception):
@@ -63,6 +67,8 @@ class Lead:
         self._topics: Mapping[str, Topic] = {}
         self._others = 0
         """How many members there are besides the guest."""
+        self._heard_s = 0.0
+        """How long members get to hear that nobody was given the partitions."""
 
     def carry_out(self, in_barrier: Callable[[Guest], None], *, stopped: Callable[[], None]) -> None:
         """Become the leader, make the owners let go, call ``in_barrier``, and give the partitions back.
@@ -122,12 +128,40 @@ class Lead:
             if not self._assign(guest, generation, self._partitions):
                 generation = self._next(guest)
                 continue
+            assigned_s = self._pace.clock.monotonic()
             moves = bool(self._named(generation))
             self._until_given_up(guest, moves=moves)
-            has_held = self._held_s <= 0 or (not moves and self._held(guest))
+            # Who has given something up has heard it.
+            has_heard = moves or self._is_heard(guest)
+            has_held = self._held_s <= 0 or (not moves and has_heard and self._held(guest))
             generation = self._next(guest)
-            if has_held and not self._named(generation):
+            if has_heard and not moves and self._may_have_missed(assigned_s):
+                self._heard_s, has_heard = self._pace.tuning.heartbeat_s, False
+            if has_held and has_heard and not self._named(generation):
                 return generation
+
+    def _is_heard(self, guest: Guest) -> bool:
+        """Wait, in a generation in which nobody has the partitions, until members have asked what they are assigned;
+        false where a rebalance comes before that.
+
+        Who asks after the next rebalance has begun is not told. kafka-python would be given the partitions again as if
+        it had never been without them, and go on where it was.
+        """
+        if self._heard_s <= 0:
+            # Of several it can't be told afterwards.
+            self._heard_s = _HEARD_S if self._others == 1 else self._pace.tuning.heartbeat_s
+        self._ends_s += self._heard_s
+        return self._lasts(guest, self._pace.clock.monotonic() + self._heard_s)
+
+    def _may_have_missed(self, assigned_s: float) -> bool:
+        """Whether the only other member has joined anew sooner than a heartbeat may have told it to: as one does that
+        asks what it is assigned, and is told to join again."""
+        heartbeat_s = self._pace.tuning.heartbeat_s
+        return (
+            self._others == 1
+            and self._heard_s < heartbeat_s
+            and self._pace.clock.monotonic() - assigned_s < heartbeat_s
+        )
 
     def _held(self, guest: Guest) -> bool:
         """Wait, in a generation in which nobody has the partitions, until applications have committed what they still
@@ -141,11 +175,14 @@ class Lead:
             # The rebalance that follows is one more than there are without.
             self._ends_s += self._held_s + tuning.heartbeat_s + NOTICED_S
         # What was kept back in the last join may come just now.
-        until = max(self._held_until, clock.monotonic() + tuning.margin_s)
-        while clock.monotonic() < until:
+        return self._lasts(guest, max(self._held_until, clock.monotonic() + tuning.margin_s))
+
+    def _lasts(self, guest: Guest, until_s: float) -> bool:
+        """Whether no rebalance begins until then (monotonic seconds)."""
+        while self._pace.clock.monotonic() < until_s:
             if guest.rebalances():
                 return False
-            self._pace.pause(tuning.look_s)
+            self._pace.pause(self._pace.tuning.look_s)
         return True
 
     def _until_given_up(self, guest: Guest, *, moves: bool) -> None:
