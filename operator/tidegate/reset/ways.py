@@ -150,10 +150,16 @@ def _alone_and_old(owners: Owners) -> str | None:
 
 
 def _keeps_commits_back(owners: Owners) -> str | None:
-    """So what its application holds (``inFlight``) cannot be waited for in a join."""
-    if not owners.in_flight or not keeps_commits_back(owners.group):
+    """So what its application holds (``inFlight``) cannot be waited for in a join.
+
+    aiokafka's waits for the join, and may be sent before its consumer has asked where to begin.
+    """
+    if not owners.in_flight:
         return None
-    return "a member's client (franz-go, kafka-go) keeps late commits back until its join is over"
+    if keeps_commits_back(owners.group):
+        return "a member's client (franz-go, kafka-go) keeps late commits back until its join is over"
+    old = _old_client(owners) if owners.group.type is GroupType.CLASSIC and not is_cooperative(owners.group) else None
+    return None if old is None else f"an application's late commits may wait until its join is over: {old}"
 
 
 def _unknown_assignor(owners: Owners) -> str | None:

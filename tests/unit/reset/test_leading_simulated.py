@@ -275,6 +275,24 @@ def test_an_eager_group_whose_clients_keep_late_commits_back_is_led(static: bool
     world.check_reset()
 
 
+@pytest.mark.parametrize(("version", "first"), [(0, Way.LEADING), (1, Way.BARRIER)])
+def test_late_commits_that_wait_for_the_join_of_any_client_do_not_replace_the_targets(
+    version: int, first: Way, tmp_path: Path
+) -> None:
+    """aiokafka on a busy machine: the application was waiting for the join, and commits before its consumer has asked
+    where to begin."""
+    late = (("subscription_version", version), ("late_commit_s", 2.0), ("commits_after_join", True))
+    world = World(Kind("eager-late", first, consumer=(*late, ("auto_commit_s", 0.2))), tmp_path)
+    world.create(in_flight=timedelta(seconds=2.5))
+
+    result = execute(world)
+
+    assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, Way.LEADING)
+    assert ways(world)[0] is first
+    world.settle()
+    world.check_reset(at_most=result.rounds)
+
+
 BY_HAND = (
     Kind("eager-go", Way.BARRIER),
     Kind("eager-go-static", Way.BARRIER, consumer=(("static", True),)),
@@ -539,6 +557,29 @@ def test_an_eager_group_whose_owners_keep_their_positions_is_led(tmp_path: Path)
     result = execute(world)
     assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, Way.LEADING), ways(world)
     assert ways(world)[:2] == [Way.BARRIER, Way.HANDOVER]
+    world.settle()
+    world.check_reset(at_most=2)
+
+
+@pytest.mark.parametrize("members", [1, 2])
+@pytest.mark.parametrize("syncs_after_s", [0.0, 0.2, 0.9, 1.5, 2.9])
+def test_an_owner_that_keeps_positions_has_heard_that_it_lost_the_partition(
+    syncs_after_s: float, members: int, tmp_path: Path
+) -> None:
+    """kafka-python on a busy machine: where it asks what it is assigned only after the next rebalance has begun, it is
+    given the partition again without ever having been without it, and goes on where it was."""
+    world = World(replace(EAGER, consumer=(*EAGER.consumer, ("subscription_version", 0))), tmp_path)
+    for consumer in world.consumers[members:]:
+        consumer.close()
+    world.clock.sleep(10)
+    if members > 1:
+        world.aim_ahead()
+        _keep_whatever_happens(world)
+    for consumer in world.consumers:
+        consumer.syncs_after_s = syncs_after_s
+    world.create()
+    result = execute(world)
+    assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, Way.LEADING), reasons(world)
     world.settle()
     world.check_reset(at_most=2)
 

@@ -92,6 +92,11 @@ BOTH = frozenset({"a-1", "b-1", "s-1"})
         ),
         (_owners(A, FRANZ_GO, in_flight=True, not_led="it is full"), Way.BARRIER, "give up all partitions"),
         (_owners(A, FRANZ_GO), Way.BARRIER, "give up all partitions"),
+        (
+            _owners(A, B, in_flight=True, versions={"a-1": 1, "b-1": 0}),
+            Way.LEADING,
+            "late commits may wait until its join is over: 1 owner(s) speak a subscription from before KIP-429",
+        ),
         (_owners(A, B, in_flight=True), Way.BARRIER, "give up all partitions"),
         (_owners(A, FRANZ_GO, kind=GroupType.CONSUMER, in_flight=True), Way.HANDOVER, "type consumer"),
         (_owners(A, B, managed=BOTH), Way.GATED, "runs the agent"),

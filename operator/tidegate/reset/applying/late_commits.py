@@ -46,8 +46,12 @@ class LateCommits:
         self._late_rounds = 0
 
     def may_come(self, way: Way | None, group: Group) -> bool:
-        """Whether an owner may commit an old position once it has joined: not where it had none for a generation."""
-        return way in (Way.BARRIER, Way.HANDOVER) and (keeps_commits_back(group) or self.may_come_on_return(way, group))
+        """Whether an owner may commit an old position once it has joined: not where it had none for a generation.
+
+        With ``inFlight`` that of any client's application, which may be back from the join before its consumer has
+        asked where to begin.
+        """
+        return way in (Way.BARRIER, Way.HANDOVER) and (keeps_commits_back(group) or self._hold_s > 0)
 
     def may_come_on_return(self, way: Way | None, group: Group) -> bool:
         """Whether an application that commits late may do so after its client has rejoined and before its partitions'

@@ -15,7 +15,6 @@ from tidegate.reset.applying.rounds import NO_PARTITIONS, Partitions, Round
 from tidegate.reset.applying.state import Away
 from tidegate.reset.applying.watch import TargetWatch
 from tidegate.reset.model.progress import Progress
-from tidegate.reset.ways import keeps_commits_back
 from tidegate.resources.reset import ResetPhase, Way
 
 
@@ -227,7 +226,8 @@ class Recovery:
         # Of a cooperative group only the generations just after that have told what its owners kept all the same.
         # Those of a KIP-848 group may have been replaced between the look and the commit.
         left = intent.way is Way.HANDOVER and not not_left
-        left = left and group.type is GroupType.CLASSIC and not is_cooperative(group) and not keeps_commits_back(group)
+        left = left and group.type is GroupType.CLASSIC and not is_cooperative(group)
+        left = left and not self._late_commits.may_come(intent.way, group)
         # What they committed, or sent to a transaction, after the targets and before they left may have gone unseen.
         opened = self._kafka.pending(self._group_id, pending)
         seen = self._view.committed(pending)
