@@ -249,8 +249,8 @@ def page(options: argparse.Namespace, shown: dict[str, list[Shown]], samples: Se
             ),
             _paragraph(
                 f"The figures are medians of {options.times} openings each, in turns, with the least and the most. "
-                "Lines are there when the script has rendered what the API server returned; the browser draws what is in "
-                "the window."
+                "Lines are there when the script has rendered what the API server returned; the browser draws what is "
+                "in the window."
             )
             + "\n",
         ]
