@@ -28,8 +28,8 @@ MUTANTS: Final = 400
 HEAD: Final = """\
 # What runs outside continuous integration
 
-`make nightly` runs what takes too long for `.ci/run`, and keeps its outcome here, newest first. It is run before a
-release. `make nightly PARTS="seeds pods"` runs some of its parts.
+`make nightly` runs everything that takes too long for `.ci/run`, and keeps the outcome here, newest first. It is
+run before a release. `make nightly PARTS="seeds pods"` runs only some of its parts.
 """
 
 _PYTEST: Final = (sys.executable, "-m", "pytest", "-q")

@@ -66,17 +66,17 @@ _AS_IN_ITS_IMAGE: Final = {"MALLOC_ARENA_MAX": "2"}
 """What the Dockerfile sets for the operator's process."""
 
 MEASURES: Final = {
-    "settled s": "s after the last resource was created, until all are as they shall be",
+    "settled s": "seconds from the creation of the last resource until all are in their intended state",
     "rss MiB": "resident memory of the operator at rest",
-    "cpu %": "of one core at rest, by the process's own CPU time",
-    "kafka requests/s": "at rest, above what the brokers answer without the operator",
+    "cpu %": "percent of one core at rest, by the process's own CPU time",
+    "kafka requests/s": "at rest, in addition to what the brokers answer without the operator",
     "api reads/min": "at rest",
     "api writes/min": "at rest",
-    "one more reset s": f"engine Direct, until it has succeeded; median of {MORE}",
+    "one more reset s": f"with engine Direct, until it has succeeded; median of {MORE}",
     "one more pause s": f"until it is Paused; median of {MORE}",
-    "health failures": "of the probes, one a second, from the first resource on",
-    "bare kopf: rss MiB": "of an operator made with kopf that only watches the same objects",
-    "bare kopf: cpu %": "of the same",
+    "health failures": "failed probes, of one a second, from the first resource on",
+    "bare kopf: rss MiB": "resident memory of an operator made with kopf that only watches the same objects",
+    "bare kopf: cpu %": "CPU of that operator",
 }
 
 
@@ -317,19 +317,19 @@ def _document(rows: list[dict[str, Any]]) -> str:
 
 `make bench NAME=scale`: one operator at its default settings, {brokers} (Kafka 4.3.1) with {first["topics"]:,} topics
 of {first["partitions"]:,} partitions in all and {first["groups"]:,} groups, 20 of which have a live member. Half of the
-resources are pauses (half of those name a topic, half stand for all that their group reads), a quarter policies with
-discovery, an eighth finished resets, an eighth resets whose plans wait for approval. Each rung of the ladder has a
-fresh operator. All resources go through one KafkaConnection where nothing else is said; separate connections to one
-cluster are looked at each by itself, which one that is [shared](../how-to/share-a-connection.md) saves.
+resources are pauses (half of those name a topic, half cover all that their group reads), a quarter are policies with
+discovery, an eighth finished resets, and an eighth resets whose plans wait for approval. Each row has a fresh operator.
+All resources go through one KafkaConnection unless the row says otherwise. The operator looks at each of several
+connections to one cluster separately; a [shared](../how-to/share-a-connection.md) connection saves that.
 
 {table}
 
 {meanings}
 
-A dash: not within the limit: of one more, a minute; of the run, ten unless it was told otherwise, and then the other
-figures of the row are of an operator that was still at work. Brokers, API server and operator ran on one machine with
-{os.cpu_count()} cores ({platform.machine()}, {platform.system()}), on which other work ran at the same time (load
-average {loads}); {days}, commit {commits}.
+A dash means that the limit was exceeded: a minute for one more resource, and ten minutes for the run unless set
+otherwise. In the latter case the other figures of the row are those of an operator that was still at work. Brokers, API
+server and operator ran on one machine with {os.cpu_count()} cores ({platform.machine()}, {platform.system()}), on which
+other work ran at the same time (load average {loads}); {days}, commit {commits}.
 """
 
 

@@ -417,34 +417,36 @@ def _document(rows: Sequence[dict[str, Any]], anchors: Report) -> str:
     count = Counter(r["cell"] for r in table)
     short = [f"* `{c.name}`: {count[c.name] or 'none'}" for c in table_cells() if count[c.name] < RUNS]
     left_out = "\n".join(f"* {kind}, {what}: {why}." for (kind, what), why in UNSUPPORTED.items())
-    return f"""# How long partitions stand still in a live reset
+    return f"""# How long a live reset stalls partitions
 
-Made by `make bench NAME=standstill` ({", ".join(days)}): one broker (Kafka 4.3.1), all clients and the broker on one
-machine with {os.cpu_count()} cores; load: median {median(loads or [0]):.1f}, at most {max(loads, default=0):.1f}.
-{len(table)} resets, {targeted} resets of a partition: first record exactly the target {exact} of {targeted};
+Made by `make bench NAME=standstill` ({", ".join(days)}), with one broker (Kafka 4.3.1). All clients and the broker ran
+on one machine with {os.cpu_count()} cores (load: median {median(loads or [0]):.1f}, at most
+{max(loads, default=0):.1f}).
+{len(table)} resets, {targeted} resets of a partition: the first record was exactly the target in {exact} of {targeted};
 {sum(r["missing"] for r in table)} records missing; {sum(r["unfinished"] for r in table)} targets lost;
-{sum(r["redone"] for r in table)} partitions done again.
+{sum(r["redone"] for r in table)} partitions reset again.
 
-Each reset takes half of the partitions, drawn at random and of several members, and sets most of them 40 to 90 records
-back and some ahead, while 25 records a second come in on each (13 where there are 30). Clients run at their defaults
+Each reset takes half of the partitions, drawn at random and owned by several members. It sets most of them 40 to 90
+records back and some ahead, while 25 records a second are written to each (13 if there are 30). Clients run at their
+defaults
 (heartbeats {HEARTBEAT_S["classic"]:g} s, in KIP-848 groups {HEARTBEAT_S["KIP-848"]:g} s; auto-commit each 5 s), in two
 processes.
 
-* **standstill**: as the consumers saw it; for each partition of the reset from the last record of the old position to
-  the first of the new one. It contains the time between two records, 0.04 s.
-* **read again**: records of a reset that were given twice without having been asked for, on all partitions.
-* **stale**: records that an owner, not yet aware that it had been made to leave, was given after another member had
-  begun at the target. Its commits are refused.
-* **redone**: partitions that were done again because an owner had overwritten the target.
-* **out of phase**: classic groups' heartbeats come into phase with each rebalance, so the members have intervals from
-  1.8 to 3 s and some seconds to drift apart; KIP-848 members join one after the other.
+* **standstill**: the time as the consumers saw it, for each partition of the reset from the last record of the old
+  position to the first of the new one. It contains the time between two records, 0.04 s.
+* **read again**: records of a reset that were delivered twice although nobody had asked for that, on all partitions.
+* **stale**: records that an owner was given after another member had begun at the target, because the owner did not yet
+  know that it had been made to leave. Its commits are refused.
+* **redone**: partitions that were reset again because an owner had overwritten the target.
+* **out of phase**: each rebalance brings the heartbeats of a classic group into phase. So its members have intervals
+  from 1.8 to 3 s, and some seconds to drift apart; KIP-848 members join one after the other.
 
-Measured at the commits, by way:
+Measured at these commits, by strategy:
 
 {measured}
 
-Not counted above: {len(old)} resets of {len({r["cell"] for r in old})} kinds at earlier commits, whose code was changed
-since because of what they showed; {sum(not r["good"] for r in old)} of them lost something:
+Not counted above are {len(old)} resets of {len({r["cell"] for r in old})} kinds at earlier commits: the code was
+changed because of what they showed. {sum(not r["good"] for r in old)} of them lost something:
 
 {dropped or "(none)"}
 
@@ -454,9 +456,10 @@ since because of what they showed; {sum(not r["good"] for r in old)} of them los
 
 ## Against stopping the consumers
 
-Stop the consumers, `kafka-consumer-groups --reset-offsets --execute`, start them again: bare processes, four members in
-two processes, in turns with ours on the same consumers. Medians over the turns of each turn's median partition; a ratio
-above 1 means that ours is shorter.
+The alternative is to stop the consumers, run `kafka-consumer-groups --reset-offsets --execute`, and start them again.
+The consumers are bare processes, four members in two processes, and Tidegate takes turns with the tool on the same
+consumers. The figures are medians over the turns of each turn's median partition; a ratio above 1 means that Tidegate
+is faster.
 
 {anchors.table() if anchors.rows else "(not measured)"}
 
@@ -474,7 +477,7 @@ above 1 means that ours is shorter.
 
 {chr(10).join(short) or "Nothing: every cell has its " + str(RUNS) + " resets."}
 
-rc, ru: `isolation.level` read_committed (librdkafka's default) and read_uncommitted. Left out:
+rc and ru are the `isolation.level`s read_committed (librdkafka's default) and read_uncommitted. Left out:
 
 {left_out}
 """

@@ -231,8 +231,8 @@ def page(options: argparse.Namespace, shown: dict[str, list[Shown]], samples: Se
             f"# What the page of `tidegate ui` takes with {groups}",
             _paragraph(
                 f"`make bench NAME=ui ARGS=--docs`: an API server with a policy for each of {groups}, Debian's "
-                f"Chromium with the list of groups open for {options.minutes:g} minutes, and {written:,} statuses "
-                f"written meanwhile, one after the other, at most {options.changes:g} a second. The machine has "
+                f"Chromium with the list of groups open for {options.minutes:g} minutes. Meanwhile {written:,} "
+                f"statuses were written, one after the other, at most {options.changes:g} a second. The machine has "
                 f"{os.cpu_count()} cores, which other work shared. Kafka was not asked."
             ),
             _table(
@@ -240,16 +240,17 @@ def page(options: argparse.Namespace, shown: dict[str, list[Shown]], samples: Se
                 [_memory_row(samples, of, case) for of, case in _MEMORY.items()],
             ),
             _paragraph(
-                "Medians of samples 10 s apart; the heap is measured after a collection of garbage. The page has "
-                f"{nodes[0]:,.0f} DOM nodes in the first minute and {nodes[1]:,.0f} in the last."
+                "The figures are medians of samples 10 s apart; the heap is measured after a garbage collection. The "
+                f"page has {nodes[0]:,.0f} DOM nodes in the first minute and {nodes[1]:,.0f} in the last."
             ),
             _table(
                 ("ms from the start of navigation", "no groups", groups),
                 [_time_row(shown, of, case) for of, case in _TIMES.items()],
             ),
             _paragraph(
-                f"Medians of {options.times} openings each, alternately, with the least and the most. Lines are there "
-                "when the script has rendered what the API server told; the browser draws what is in the window."
+                f"The figures are medians of {options.times} openings each, in turns, with the least and the most. "
+                "Lines are there when the script has rendered what the API server returned; the browser draws what is "
+                "in the window."
             )
             + "\n",
         ]
@@ -278,7 +279,7 @@ def _time_row(shown: dict[str, list[Shown]], of: str, case: str) -> tuple[str, .
 
 
 def _paragraph(text: str) -> str:
-    return textwrap.fill(text, 140)
+    return textwrap.fill(text, 120)
 
 
 def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:

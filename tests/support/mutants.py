@@ -57,12 +57,12 @@ TESTS: Final = (
 HEAD: Final = """\
 # What the tests would not notice
 
-`make mutants SEED=7 COUNT=400` draws so many places in the packages that decide what becomes of a group's offsets,
-changes each (mutmut), and runs the pure tests that call the function. What the tests let pass has survived: either
-the change makes no difference that anybody can see, which
-[tests/accepted_mutants.toml](../../tests/accepted_mutants.toml) gives the reason for, or a test is missing.
-Not drawn are changes of nothing but a log line or the words of a message. Functions with decorators (properties,
-class methods) are not changed by mutmut.
+`make mutants SEED=7 COUNT=400` draws that many places in the packages that decide what happens to a group's offsets,
+changes each of them (mutmut), and runs the pure tests that call the function. A change that the tests let pass has
+survived: either it makes no difference that anybody can see, for which
+[tests/accepted_mutants.toml](../../tests/accepted_mutants.toml) gives the reason, or a test is missing. Changes that
+affect only a log line or the words of a message are not drawn. mutmut does not change functions with decorators
+(properties, class methods).
 
 """
 

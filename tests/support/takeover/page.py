@@ -47,30 +47,36 @@ def document(story: Story, found: Sequence[Takeover], measured: str) -> str:
 `make bench NAME=takeover ARGS=--docs`: two replicas of the operator at their default settings, a broker (Kafka 4.3.1)
 and an API server. {len(story.resets)} resets, one after the other, of live groups (classic, KIP-848, with the agent)
 and of groups without members; {len(story.pauses)} pauses of partitions of a group that runs the agent, some of which
-stand at any time. Each time the leader is killed (`kill -9`), or frozen (`SIGSTOP`) and woken (`SIGCONT`) up to 2 s
-after another one leads.
+are in force at any time. Each time the leader is killed (`kill -9`), or frozen (`SIGSTOP`) and woken (`SIGCONT`) up to
+2 s after another one leads.
 
 {summary(found)}
 
-From the fault on: until the API server has given the Lease to the other replica; until that has written anything but
-the Lease and Events; until it has written the document of the run that was interrupted. A standby waits until the Lease
-has not been renewed for 10 s, and a leader renews it every 2 s: so 8 to 12 s are to be expected of the first.
+The three times begin with the fault. They end when the API server has given the Lease to the other replica, when that
+replica has written anything but the Lease and Events, and when it has written the document of the run that was
+interrupted. A standby waits until the Lease
+has not been renewed for 10 s, and a leader renews it every 2 s, so 8 to 12 s are to be expected for the first figure.
 
 {table(found)}
 
-What the reset was at is read from its document once the leader was struck: *committing* is Pausing with the targets in
-a transaction that has begun; *putting back* comes after the reset's deadline; *(over)* is a reset that ended before the
-signal came, and was followed by another one. A plan in *AwaitingApproval* is approved once another replica leads, or at
-once where it says so. A dash: there was nothing to write.
+The second column has what the reset was doing, read from its document once the leader was struck:
 
-The page is written only where none of these was found:
+* *committing* is Pausing with the targets in a transaction that has begun;
+* *putting back* comes after the reset's deadline;
+* *(over)* is a reset that ended before the signal came, and was followed by another one;
+* a plan in *AwaitingApproval* is approved once another replica leads, or at once if the row says so.
 
-* a reset that committed a round of its journal twice, or anything after its end (by what `__consumer_offsets` has), or
-  that ended otherwise than it should; consumers that lost a record, or did not begin where it said;
-* a pause whose hold was not written once, and released once after somebody had asked for that (by what the control
-  topic has), or of whose partition a record was read while it stood;
-* a status that went back, that told other phases than its run went through, or that went on after an end; an Event that
-  was recorded twice; a condition that changed while a pause stood (all versions, by a watch);
+A dash means that there was nothing to write.
+
+The page is written only if none of these was found:
+
+* a reset that committed a round of its journal twice, or anything after its end (by the records of
+  `__consumer_offsets`), or that ended in another way than it should; consumers that lost a record, or did not begin
+  where the reset said;
+* a pause whose hold was not written exactly once, and released exactly once after somebody had asked for that (by the
+  records of the control topic), or a record of its partition that was read while the pause was in force;
+* a status that went back, that showed other phases than its run went through, or that went on after an end; an Event
+  that was recorded twice; a condition that changed while a pause was in force (all versions, by a watch);
 * a leader that woke and changed anything in the API server (by its audit log), or ended with another code than 3; a
   replica that ended by itself.
 
