@@ -20,6 +20,7 @@ from tidegate.kafka.ports import Guest
 from tidegate.leading.groups import is_cooperative
 from tidegate.leading.joining import NOTICED_S, NotAllBack, gather
 from tidegate.reset.applying.timing import Pace
+from tidegate.reset.ways import COOPERATIVE_SUBSCRIPTION
 
 Partitions = frozenset[TopicPartition]
 
@@ -131,11 +132,12 @@ class Lead:
             assigned_s = self._pace.clock.monotonic()
             moves = bool(self._named(generation))
             self._until_given_up(guest, moves=moves)
-            # Who has given something up has heard it.
-            has_heard = moves or self._is_heard(guest)
+            # Who has given something up has heard it; others go on where they were only if their client is old.
+            waits = not moves and _has_old(generation)
+            has_heard = not waits or self._is_heard(guest)
             has_held = self._held_s <= 0 or (not moves and has_heard and self._held(guest))
             generation = self._next(guest)
-            if has_heard and not moves and self._may_have_missed(assigned_s):
+            if waits and has_heard and self._may_have_missed(assigned_s):
                 self._heard_s, has_heard = self._pace.tuning.heartbeat_s, False
             if has_held and has_heard and not self._named(generation):
                 return generation
@@ -251,6 +253,11 @@ class Lead:
 
     def _now(self) -> Group:
         return self._kafka.groups([self._group_id])[self._group_id]
+
+
+def _has_old(generation: Generation) -> bool:
+    """Whether a member's client is from before KIP-429, and may keep what it does not name."""
+    return any(said.version < COOPERATIVE_SUBSCRIPTION for said in generation.subscriptions.values())
 
 
 @contextlib.contextmanager
