@@ -464,6 +464,7 @@ def test_whose_run_was_ended_by_another_writer_of_it_begins_nothing_more(tmp_pat
     successor.release()
     with pytest.raises(ClaimLost):
         frozen.confirm_now()
+    assert world.claims() == []
 
 
 def test_a_fence_and_a_halt_leave_the_transaction_of_who_has_the_group(tmp_path: Path) -> None:
