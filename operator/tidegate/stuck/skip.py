@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import replace
+from enum import Enum, auto
 from typing import Any, Final
 
 from tidegate.connection.allow import dead_letter_not_allowed
@@ -32,6 +33,14 @@ _SHARED: Final = (
     "No reset is prepared: each member is stuck at a record of its own, so something that they share may have failed"
 )
 _UNTOUCHED: Final = (None, ResetPhase.PENDING, ResetPhase.PLANNING, ResetPhase.AWAITING_APPROVAL)
+
+
+class _Made(Enum):
+    """What came of making one. ``NOT_YET``: an earlier one of its name is just being deleted."""
+
+    IS_THERE = auto()
+    IS_ANOTHER = auto()
+    NOT_YET = auto()
 
 
 class Skips:
@@ -57,23 +66,27 @@ class Skips:
                 itself = f"No reset is prepared for {partition}: it is in the dead-letter topic itself"
                 continue
             if not is_decided:
-                known.stuck[partition] = replace(stuck, reset=name, made=False)
+                # One that is yet to be taken back is not there to stay.
+                if name not in known.withdrawn:
+                    known.stuck[partition] = replace(stuck, reset=name, made=False)
                 continue
-            if not await self._make(policy, partition, stuck):
+            made = await self._make(policy, partition, stuck)
+            if made is _Made.IS_ANOTHER:
                 return f"No reset is prepared: OffsetReset {stuck.reset} is there, and is not this policy's: delete it"
-            known.stuck[partition] = replace(stuck, made=True)
+            known.stuck[partition] = replace(stuck, made=made is _Made.IS_THERE)
         return note or itself
 
-    async def _make(self, policy: PolicyView, partition: TopicPartition, stuck: Stuck) -> bool:
-        """Whether it is there, and the policy's."""
+    async def _make(self, policy: PolicyView, partition: TopicPartition, stuck: Stuck) -> _Made:
         try:
             await in_thread(
                 self._executor, self._kube.make, RESETS, policy.body, stuck.reset, skip_spec(policy, partition, stuck)
             )
         except Conflict:
             there = await self._there(policy, stuck.reset)  # a pass before a crash has made it
-            return there is not None and is_controlled_by(there, policy.body)
-        return True
+            if there is None or there["metadata"].get("deletionTimestamp"):
+                return _Made.NOT_YET
+            return _Made.IS_THERE if is_controlled_by(there, policy.body) else _Made.IS_ANOTHER
+        return _Made.IS_THERE
 
     async def withdraw(self, policy: PolicyView, known: Known) -> None:
         """Delete those that were not approved; what has begun is ended by whoever looks after it."""

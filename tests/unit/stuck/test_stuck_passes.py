@@ -294,6 +294,49 @@ def test_an_offer_that_changes_as_it_is_taken_back_is_taken_back_later(
     assert world.status.stuck_records is None
 
 
+def test_an_offer_that_is_wanted_again_while_it_goes_is_made_once_it_has_gone(world: World) -> None:
+    """Its finalizer is taken off by another pass, perhaps seconds later."""
+    world.get_stuck()
+    [reset] = world.resets
+    world.kube.set_finalizers(RESETS, reset, ["tidegate.io/reset"])
+    world.asks()
+    world.run(2, world.produce)
+    [going] = world.resets
+    assert going["metadata"]["deletionTimestamp"]
+    world.asks(prepareSkip=True)
+    world.run(6, world.produce)
+    assert world.status.stuck_records is not None
+    assert world.status.stuck_records.records[0].skip is None
+
+    world.kube.set_finalizers(RESETS, going, [])
+    world.run(6, world.produce)
+
+    assert [uid_of(made) == uid_of(reset) for made in world.resets] == [False]
+    assert world.status.stuck_records.records[0].skip == name_of(reset)
+
+
+def test_an_offer_that_is_wanted_again_before_it_could_be_taken_back_stays_or_is_made_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.get_stuck()
+    [reset] = map(name_of, world.resets)
+
+    def remove(*_: object) -> bool:
+        raise KubeUnavailable("no answer")
+
+    with monkeypatch.context() as away:
+        away.setattr(world.kube, "remove", remove)
+        world.asks()
+        world.run(2, world.produce)
+        world.asks(prepareSkip=True)
+        world.run(6, world.produce)
+    world.run(6, world.produce)
+
+    assert world.status.stuck_records is not None
+    assert world.status.stuck_records.records[0].skip == reset
+    assert [*map(name_of, world.resets)] == [reset]
+
+
 def test_what_was_told_outlives_the_process_and_is_not_told_again(world: World) -> None:
     offset = world.get_stuck()
     assert world.status.stuck_records is not None
