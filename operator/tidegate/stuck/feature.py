@@ -193,7 +193,7 @@ class StuckRecordsFeature:
         counts = _counts(known, look, waiting)
         names = self._names[policy.key] = namespace_of(policy.body), name_of(policy.body), policy.group
         self._parts.metrics.group_is(*names, stuck=len(known.stuck), judged=counts.judged)
-        self._parts.metrics.found(len(changes.found))
+        self._parts.metrics.found(changes.new)
         for partition, stuck in changes.found.items():
             _log.info("%s: group %s stands at %s@%d", label_of(policy.body), policy.group, partition, stuck.head.offset)
         if group.state is GroupState.UNKNOWN:
@@ -201,7 +201,8 @@ class StuckRecordsFeature:
             return FeatureOutcome(unknown(policy, NOT_READ, message))
         await self._remember(policy, known)
         status = told(policy, known, counts, note)
-        return FeatureOutcome(status, happenings(policy.group, changes), _tick_s(spec))
+        events = [event for _, lately in known.changes for event in happenings(policy.group, lately)]
+        return FeatureOutcome(status, tuple(events), _tick_s(spec))
 
     async def _offer(self, policy: PolicyView, spec: StuckRecordsSpec, known: Known) -> str:
         """Resets to skip what is stuck, and to take back; why none is prepared, where one is asked for."""

@@ -18,6 +18,8 @@ from tidegate.stuck.judging import Judged, Readable, Verdict
 
 _MOST: Final = 1_000
 """Stuck records of one group that are remembered."""
+_TOLD_S: Final = 600.0
+"""How long it is told what has changed. An Event is recorded once, and the API server may be away."""
 _LATEST_MS: Final = 253_402_300_799_000
 _LONGEST_S: Final = 1e7
 _LARGEST: Final = 2**63 - 1
@@ -42,13 +44,15 @@ class Stuck:
 @dataclass(slots=True)
 class Known:
     """What is known of one group. ``ids``: of its topics. ``readable``: next records that were looked at.
-    ``withdrawn``: OffsetResets that are to be deleted, since the group got past what they would skip."""
+    ``withdrawn``: OffsetResets that are to be deleted, since the group got past what they would skip. ``changes``: what
+    came to be known lately, and when (monotonic)."""
 
     courses: Courses = field(default_factory=Courses)
     readable: dict[TopicPartition, Readable] = field(default_factory=dict)
     stuck: dict[TopicPartition, Stuck] = field(default_factory=dict)
     ids: dict[str, str] = field(default_factory=dict)
     withdrawn: frozenset[str] = frozenset()
+    changes: tuple[tuple[float, Changes], ...] = ()
 
     def begin_anew(self) -> None:
         """Nothing is judged by what was seen before."""
@@ -100,14 +104,14 @@ class Known:
             if committed.get(partition) != stuck.committed:
                 self.end(partition)
                 passed[partition] = stuck
-        found = {}
+        found, new = {}, 0
         for partition, it in judged.items():
             since_ms = now_ms - int((now_s - it.since_s) * 1000)
             before = self.stuck.get(partition)
             if before is not None and (before.verdict, before.among) == (it.verdict, it.among):
                 continue
             if before is None:
-                now = Stuck(it.committed, it.head, since_ms, it.verdict, it.among)
+                now, new = Stuck(it.committed, it.head, since_ms, it.verdict, it.among), new + 1
             else:
                 now = replace(before, verdict=it.verdict, among=it.among)
                 if it.verdict is not Verdict.STUCK and before.reset:
@@ -116,15 +120,20 @@ class Known:
             if before is None or before.verdict is not it.verdict:
                 found[partition] = now
             self.stuck[partition] = now
-        return Changes(found, passed)
+        changes = Changes(found, passed, new)
+        lately = [(at_s, told) for at_s, told in self.changes if now_s - at_s < _TOLD_S]
+        self.changes = (*lately, *([(now_s, changes)] if found or passed else ()))
+        return changes
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """``found``: stuck from now on, or known by now to be what holds up its owner. ``passed``: not any more."""
+    """``found``: stuck from now on, or known by now to be what holds up its owner, or to be one of several that may.
+    ``new``: how many of them are stuck from now on. ``passed``: not any more."""
 
     found: Mapping[TopicPartition, Stuck] = field(default_factory=dict)
     passed: Mapping[TopicPartition, Stuck] = field(default_factory=dict)
+    new: int = 0
 
 
 def reset_id(group: str, partition: TopicPartition, stuck: Stuck) -> str:

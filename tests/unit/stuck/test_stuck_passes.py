@@ -337,6 +337,39 @@ def test_an_offer_that_is_wanted_again_before_it_could_be_taken_back_stays_or_is
     assert [*map(name_of, world.resets)] == [reset]
 
 
+def test_a_record_that_is_judged_again_is_counted_once(world: World) -> None:
+    world.get_stuck()
+    known = world.feature._known[uid_of(world.body)]
+    known.stuck = {P: replace(known.stuck[P], verdict=Verdict.ONE_OF_SEVERAL, among=(P, TopicPartition("orders", 1)))}
+
+    world.run(4, world.produce)
+
+    assert known.stuck[P].verdict is Verdict.STUCK
+    assert len([told for told in world.kube.happenings_of("p") if told.reason == "RecordStuck"]) == 1
+    assert world.registry.get_sample_value("tidegate_stuck_records_found_total") == 1
+
+
+def test_events_that_nobody_took_are_told_by_the_next_passes_as_well(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As while the API server is away."""
+    with monkeypatch.context() as away:
+        away.setattr(world.kube, "record", lambda *_: None)
+        offset = world.get_stuck()
+    assert world.told == []
+    world.run(4, world.produce)
+    assert world.told == ["RecordStuck"]
+    world.commit(offset + 1)
+    with monkeypatch.context() as away:
+        away.setattr(world.kube, "record", lambda *_: None)
+        world.run(4)
+    world.run(4)
+    assert world.told == ["RecordStuck", "RecordPassed"]
+
+    world.run(1200, world.read_well)
+    assert world.keep().happenings == ()
+
+
 def test_what_was_told_outlives_the_process_and_is_not_told_again(world: World) -> None:
     offset = world.get_stuck()
     assert world.status.stuck_records is not None
