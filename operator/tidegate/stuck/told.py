@@ -45,7 +45,8 @@ class Stuck:
 class Known:
     """What is known of one group. ``ids``: of its topics. ``readable``: next records that were looked at.
     ``withdrawn``: OffsetResets that are to be deleted, since the group got past what they would skip. ``changes``: what
-    came to be known lately, and when (monotonic)."""
+    came to be known lately, and when (monotonic). ``unreadable``: topics whose records may not be read, why, and since
+    when that is known."""
 
     courses: Courses = field(default_factory=Courses)
     readable: dict[TopicPartition, Readable] = field(default_factory=dict)
@@ -53,6 +54,7 @@ class Known:
     ids: dict[str, str] = field(default_factory=dict)
     withdrawn: frozenset[str] = frozenset()
     changes: tuple[tuple[float, Changes], ...] = ()
+    unreadable: dict[str, tuple[str, float]] = field(default_factory=dict)
 
     def begin_anew(self) -> None:
         """Nothing is judged by what was seen before."""

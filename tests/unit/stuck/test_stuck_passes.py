@@ -473,6 +473,85 @@ def test_records_that_may_not_be_read_are_no_finding(world: World) -> None:
     assert "RecordStuck" not in world.told
 
 
+class Unreadable:
+    """Reads records of all topics but one."""
+
+    def __init__(self, world: World, topic: str) -> None:
+        self._next_records, self._topic = world.kafka.next_records, topic
+
+    def __call__(self, positions: Any) -> Any:
+        if any(partition.topic == self._topic for partition in positions):
+            raise NotAuthorized(f"Read on topic {self._topic} is missing")
+        return self._next_records(positions)
+
+
+def test_a_topic_that_may_not_be_read_hides_no_record_of_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World("refunds")
+    refunds = TopicPartition("refunds", 0)
+    world.commit(0, refunds)
+    monkeypatch.setattr(world.kafka, "next_records", Unreadable(world, "refunds"))
+
+    def read_both() -> None:
+        world.commit(world.kafka.log_bounds([refunds])[refunds].latest, refunds)
+        world.kafka.append(refunds, [world.clock.now()])
+        world.read_well()
+
+    def produce_both() -> None:
+        world.kafka.append(refunds, [world.clock.now()])
+        world.produce()
+
+    world.run(30, read_both)
+    world.run(60, produce_both)
+
+    # Nor is it known that it is not the other one that holds up the member.
+    assert world.said == ("True", "OneOfSeveral")
+    condition = find_condition(world.status.conditions, RECORD_STUCK)
+    assert condition is not None
+    assert "Read on topic refunds is missing" in condition.message
+
+
+def test_a_record_stays_told_and_is_passed_while_another_topic_may_not_be_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World("refunds")
+    refunds = TopicPartition("refunds", 0)
+    offset = world.get_stuck()
+    assert len(world.resets) == 1
+    monkeypatch.setattr(world.kafka, "next_records", Unreadable(world, "refunds"))
+
+    def both_move() -> None:
+        world.kafka.append(refunds, [world.clock.now()])
+        world.commit(world.kafka.log_bounds([refunds])[refunds].latest, refunds)
+
+    world.run(20, both_move)
+    world.run(40, lambda: world.kafka.append(refunds, [world.clock.now()]))
+    assert (world.said, world.stuck) == (("True", "Stuck"), [offset])
+    condition = find_condition(world.status.conditions, RECORD_STUCK)
+    assert condition is not None
+    assert condition.message.endswith(". Read on topic refunds is missing")
+    world.commit(offset + 1)
+    world.run(4)
+
+    assert world.resets == []
+    assert "RecordPassed" in world.told
+
+
+def test_while_nothing_else_is_stuck_a_topic_that_may_not_be_read_is_said(world: World) -> None:
+    """And asked for again once a minute."""
+    world.run(30, world.read_well)
+    refuses = Unreadable(world, "orders")
+    world.kafka.next_records = refuses  # type: ignore[method-assign]
+    asked = world.kafka.calls.count("log_bounds")
+    world.run(100, world.produce)
+    assert world.said == ("Unknown", "RecordsUnreadable")
+    assert world.kafka.calls.count("log_bounds") - asked <= 4
+    world.kafka.next_records = refuses._next_records  # type: ignore[method-assign]
+
+    world.run(100, world.produce)
+
+    assert world.said == ("True", "Stuck")
+
+
 def test_a_topic_that_was_created_again_is_another_one(world: World) -> None:
     world.get_stuck()
     world.kafka.delete_topic("orders")
