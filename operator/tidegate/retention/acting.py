@@ -13,18 +13,18 @@ from tidegate.audit.records import Action
 from tidegate.connection.freezing import FrozenMeanwhile, begin
 from tidegate.connection.live import Live
 from tidegate.connection.observer import Observer
-from tidegate.kafka.errors import GroupNotEmpty, NotAuthorized, Refused
+from tidegate.kafka.errors import GroupNotEmpty, KafkaFailure, NotAuthorized, Refused
 from tidegate.kafka.model import TopicPartition
-from tidegate.kafka.offset_retention import Commit
+from tidegate.kafka.offset_retention import Commit, Commits
 from tidegate.kube.ports import label_of
 from tidegate.policy.feature import PolicyView
 from tidegate.policy.recording import attribution_of
 from tidegate.retention.bounds import told_bounds
-from tidegate.retention.last_offsets import Place, topic_id_of
+from tidegate.retention.last_offsets import Place, Places, topic_id_of
 from tidegate.retention.metrics import RetentionMetrics
 from tidegate.retention.plan import Plan, Seen
 from tidegate.retention.recording import commit_recorded
-from tidegate.retention.snapshot import Known
+from tidegate.retention.snapshot import Known, Unsure
 from tidegate.retention.status import Restored
 from tidegate.threads import in_thread
 
@@ -45,10 +45,13 @@ class Acting:
     async def act(self, policy: PolicyView, memory: Known, seen: Seen, plan: Plan) -> str:
         """Do what the plan says; ``memory`` has what was done. Why the brokers refuse it, and what to do; empty where
         they do not."""
-        group_id = seen.group.group_id
+        group_id, refused = seen.group.group_id, ""
         try:
             if plan.due:
-                await self._renew(policy, memory, seen, plan)
+                try:
+                    await self._renew(policy, memory, seen, plan)
+                except NotAuthorized as error:
+                    refused = str(error)  # perhaps of one topic, and another one has offsets to be put back
             if plan.lost and seen.guard:
                 await self._restore(policy, memory, seen, plan)
         except GroupNotEmpty as error:
@@ -57,11 +60,26 @@ class Acting:
         except FrozenMeanwhile as frozen:
             _log.info("group %s: %s, and its offsets are left as they are", group_id, frozen)
         except (NotAuthorized, Refused) as error:
-            return (
-                f"{error}. Keeping offsets takes Read on group {group_id} and on its topics, and brokers that take "
-                "OffsetCommit v2 to v4"
-            )
-        return ""
+            refused = refused or str(error)
+        if not refused:
+            return ""
+        return (
+            f"{refused}. Keeping offsets takes Read on group {group_id} and on its topics, and brokers that take "
+            "OffsetCommit v2 to v4"
+        )
+
+    def looked_back(self, memory: Known, places: Places, commits: Commits) -> Places:
+        """``places`` with what is found there of offsets that were put back by a commit without an answer, or by one
+        that was refused for some of them."""
+        unsure, memory.unsure = memory.unsure, None
+        if unsure is None:
+            return places
+        there = frozenset(p for p, commit in unsure.wanted.items() if commits.offsets.get(p) == commit)
+        if not there:
+            return places
+        self._has_restored(memory, unsure, there)
+        rows = {p: _restored(places.rows[p], commits.offsets[p], unsure.at_ms) for p in there}
+        return places.with_rows(rows)
 
     async def _renew(self, policy: PolicyView, memory: Known, seen: Seen, plan: Plan) -> None:
         group_id = seen.group.group_id
@@ -88,17 +106,25 @@ class Acting:
 
         attribution = attribution_of(label_of(policy.body), policy.live.audit, Action.RESTORE)
         restore = functools.partial(commit_recorded, kafka, group_id, wanted, commit, attribution)
-        restored = await in_thread(self._executor, begin, self._is_frozen, policy.live, restore)
-        if not restored:
-            return
-        rows = {p: _restored(plan.lost[p], wanted[p], seen) for p in restored}
-        memory.places = memory.places.with_rows(rows)
-        was = {p: plan.lost[p].commit.offset for p in restored}
-        clamped = {p: (at, wanted[p].offset) for p, at in was.items() if wanted[p].offset != at}
-        looks = {plan.lost[p].last_seen_ms for p in restored}
-        told = Restored(
-            seen.now_ms, restored, frozenset(at for at in looks if at is not None and None not in looks), clamped
-        )
+        unsure = Unsure(seen.now_ms, wanted, plan.lost)
+        try:
+            restored = await in_thread(self._executor, begin, self._is_frozen, policy.live, restore)
+        except (FrozenMeanwhile, GroupNotEmpty):
+            raise
+        except KafkaFailure:
+            memory.unsure = unsure
+            raise
+        if restored:
+            rows = {p: _restored(plan.lost[p], wanted[p], seen.now_ms) for p in restored}
+            memory.places = memory.places.with_rows(rows)
+            self._has_restored(memory, unsure, restored)
+
+    def _has_restored(self, memory: Known, what: Unsure, restored: frozenset[TopicPartition]) -> None:
+        was = {p: what.lost[p].commit.offset for p in restored}
+        clamped = {p: (at, what.wanted[p].offset) for p, at in was.items() if what.wanted[p].offset != at}
+        looks = {what.lost[p].last_seen_ms for p in restored}
+        seen_ms = frozenset(at for at in looks if at is not None and None not in looks)
+        told = Restored(what.at_ms, restored, seen_ms, clamped)
         memory.done = replace(memory.done, restored=(*memory.done.restored, told))
         self._metrics.restored(len(restored))
 
@@ -117,5 +143,5 @@ class Acting:
         }
 
 
-def _restored(row: Place, commit: Commit, seen: Seen) -> Place:
-    return Place(commit, row.topic_id, seen.now_ms, seen.now_ms, seen.now_ms)
+def _restored(row: Place, commit: Commit, at_ms: int) -> Place:
+    return Place(commit, row.topic_id, at_ms, at_ms, at_ms)

@@ -94,7 +94,7 @@ class RetentionFeature:
         if policy.resetting:
             # The run's offsets are the group's place from now on, and what it deletes is not to be put back.
             memory = await self._memory(policy)
-            memory.places = Places(cluster_id=policy.live.cluster_id)
+            memory.places, memory.unsure = Places(cluster_id=policy.live.cluster_id), None
             # Not only here: the next process must not put it back, either. What keeps it from being written is said
             # once the run is over.
             await self._snapshots.write(policy, memory, int(self._parts.now().timestamp() * 1000))
@@ -111,11 +111,12 @@ class RetentionFeature:
         memory.places = plan.places
         before = memory.done = memory.done.lately(seen.now_ms)
         refusal = await self._acting.act(policy, memory, seen, plan)
-        if memory.done is not before:
+        if memory.done is not before or memory.unsure is not None:
             seen = await self._see(policy, spec, memory, group, again=True)
             plan = decide(seen)
             memory.places = plan.places
-        done = replace(memory.done, refusal=refusal, trouble=await self._snapshots.write(policy, memory, seen.now_ms))
+        trouble = await self._snapshots.write(policy, memory, seen.now_ms)
+        done = replace(memory.done, refusal=refusal, trouble=trouble)
         status, happenings = retained(policy, spec, seen, plan, done, snapshot_of(policy, memory))
         expires_s = None if plan.expires_ms is None else plan.expires_ms / 1000
         names = memory.namespace, memory.name, memory.group
@@ -187,6 +188,7 @@ class RetentionFeature:
         else:
             topics = await self._parts.observer.topics(policy.live.uid, names, 0)
         places = after_look(replace(memory.places, rows=rows), group, commits, topics, now_ms)
+        places = self._acting.looked_back(memory, places, commits)
         seen = Seen(
             now_ms=now_ms,
             group=group,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
+from tidegate.kafka.model import TopicPartition
 from tidegate.kafka.offset_records import GroupLog
+from tidegate.kafka.offset_retention import Commit
 from tidegate.kube.ports import (
     Conflict,
     Kube,
@@ -24,7 +27,7 @@ from tidegate.kube.ports import (
 from tidegate.policy.feature import PolicyView
 from tidegate.policy.memory import NewerMemory, document_name
 from tidegate.policy.precedence import RETENTION
-from tidegate.retention.last_offsets import Places, TooLarge, decode, encode, is_within, of_document, to_document
+from tidegate.retention.last_offsets import Place, Places, TooLarge, decode, encode, is_within, of_document, to_document
 from tidegate.retention.status import Done
 from tidegate.threads import in_thread
 from tidegate.versions import NewerVersion
@@ -35,12 +38,22 @@ _PROGRESS_MS: Final = 300_000
 """The least time between two writes of a snapshot in which offsets have moved, as those of a live group do."""
 
 
+@dataclass(frozen=True, slots=True)
+class Unsure:
+    """Of ``lost`` offsets some, ``wanted``, were put back at ``at_ms``, or none."""
+
+    at_ms: int
+    wanted: Mapping[TopicPartition, Commit]
+    lost: Mapping[TopicPartition, Place]
+
+
 @dataclass(slots=True)
 class Known:
     """What this process knows of a policy's group; losing it costs a look at the snapshot, and one at the log.
 
     ``stored``: the places as the snapshot has them, ``stored_ms``: since when. ``done``: what was done, which is told
-    by the passes that follow as well: the one that has done it may have told nobody.
+    by the passes that follow as well: the one that has done it may have told nobody. ``unsure``: what the next look
+    tells whether it was done.
     """
 
     places: Places
@@ -53,6 +66,7 @@ class Known:
     log_ms: int | None = None
     log_refused_ms: int | None = None
     done: Done = field(default_factory=Done)
+    unsure: Unsure | None = None
 
 
 class Snapshots:

@@ -496,6 +496,77 @@ def test_what_was_restored_is_told_though_the_rest_of_the_pass_fails(
     assert world.told.count("OffsetsRestored") == 1
 
 
+@RIGHTS
+def test_what_was_restored_by_a_commit_without_an_answer_is_told_once_it_is_seen(
+    world: World, may_read_log: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.kafka.retention.may_read_log = may_read_log
+    world.retention(guard=False)
+    leave_place(world, GroupType.SIMPLE)
+    world.sleep(8 * DAY)
+    world.retention(guard=True)
+    commit = world.kafka.retention.commit
+
+    def without_an_answer(*wanted: Any, **how: Any) -> None:
+        commit(*wanted, **how)
+        raise Unavailable("no answer")
+
+    with monkeypatch.context() as silent:
+        silent.setattr(world.kafka.retention, "commit", without_an_answer)
+        with pytest.raises(Unavailable):
+            world.keep()
+    assert (world.committed, world.told.count("OffsetsRestored")) == (PLACE, 0)
+
+    world.clock.sleep(2)
+    world.keep()
+
+    assert world.told.count("OffsetsRestored") == 1
+    assert world.metric("tidegate_offsets_restored_total") == 2
+    assert (world.condition.reason, world.said.kept, world.commits_made()) == ("Guarded", 2, 1)
+
+
+REFUNDS = TopicPartition("refunds", 0)
+
+
+def may_not_read_refunds(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As brokers do it: offsets of the other topics are committed by the same request."""
+    commit = world.kafka.retention.commit
+
+    def partly(group_id: str, wanted: Any, found: Any, *, retention_ms: int) -> Any:
+        done = commit(group_id, {p: wanted[p] for p in wanted if p != REFUNDS}, found, retention_ms=retention_ms)
+        if REFUNDS in wanted:
+            raise NotAuthorized("Read on topic refunds is missing")
+        return done
+
+    monkeypatch.setattr(world.kafka.retention, "commit", partly)
+
+
+@pytest.mark.parametrize("which", ["due", "lost"])
+def test_a_topic_that_may_not_be_read_holds_up_none_that_is_to_be_restored(
+    world: World, which: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.kafka.create_topic("refunds", 1)
+    world.kafka.fill("refunds", 100)
+    may_not_read_refunds(world, monkeypatch)
+    world.retention(guard=False)
+    world.kafka.commit_directly(GROUP, PLACE if which == "due" else {**PLACE, REFUNDS: 5})
+    world.sleep(5 * DAY)
+    if which == "due":
+        world.kafka.commit_directly(GROUP, {REFUNDS: 5})
+    world.sleep(5 * DAY)
+    assert world.committed == ({REFUNDS: 5} if which == "due" else {})
+    world.retention(guard=True)
+
+    world.keep()
+
+    assert world.committed == {**PLACE, **({REFUNDS: 5} if which == "due" else {})}
+    assert world.condition.reason == "GuardRefused"
+    assert "Read on topic refunds is missing" in world.condition.message
+    [message] = [h.message for h in world.kube.happenings_of("p") if h.reason == "OffsetsRestored"]
+    assert message.startswith("2 expired offset(s)")
+    assert world.metric("tidegate_offsets_restored_total") == 2
+
+
 def test_what_was_renewed_is_said_though_the_next_look_fails(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     leave_place(world, GroupType.SIMPLE)
     world.sleep(RETENTION / 2 - HOUR)
