@@ -215,6 +215,7 @@ class StuckRecordsFeature:
         note = ""
         try:
             if spec.prepare_skip:
+                await self._skips.look(policy, known, self._parts.monotonic())
                 note = await self._skips.prepare(policy, known)
             else:
                 known.withdraw_all()

@@ -22,13 +22,14 @@ from tidegate.policy.feature import PolicyView
 from tidegate.policy.template import is_controlled_by
 from tidegate.resources.policy import reset_name_problem
 from tidegate.resources.reset import ResetPhase
-from tidegate.resources.stuck_records import SKIP_PREFIX
+from tidegate.resources.stuck_records import MAX_STUCK, SKIP_PREFIX
 from tidegate.stuck.judging import Verdict
 from tidegate.stuck.told import Known, Stuck, reset_id
 from tidegate.threads import in_thread
 
 _KEPT: Final = "168h"
 """For how long it waits for an approval, and is kept after its end."""
+_LOOK_S: Final = 30.0
 _SHARED: Final = (
     "No reset is prepared: each member is stuck at a record of its own, so something that they share may have failed"
 )
@@ -49,6 +50,15 @@ class Skips:
     def __init__(self, kube: Kube, executor: Executor) -> None:
         self._kube, self._executor = kube, executor
 
+    async def look(self, policy: PolicyView, known: Known, now_s: float) -> None:
+        """Notice now and then which of those that the status names somebody has deleted. ``now_s``: monotonic."""
+        if known.offers_s is not None and now_s - known.offers_s < _LOOK_S:
+            return
+        known.offers_s = now_s
+        for partition, stuck in known.longest_first()[:MAX_STUCK]:
+            if stuck.made and not stuck.declined and await self._there(policy, stuck.reset) is None:
+                known.stuck[partition] = replace(stuck, declined=True)
+
     async def prepare(self, policy: PolicyView, known: Known) -> str:
         """Create what is missing, each once: one that somebody has deleted was declined. Which ones are to be created
         is written down a pass before. Returns why none is created, where that is so."""
@@ -68,7 +78,7 @@ class Skips:
             if not is_decided:
                 # One that is yet to be taken back is not there to stay.
                 if name not in known.withdrawn:
-                    known.stuck[partition] = replace(stuck, reset=name, made=False)
+                    known.stuck[partition] = replace(stuck.without_reset(), reset=name)
                 continue
             made = await self._make(policy, partition, stuck)
             if made is _Made.IS_ANOTHER:

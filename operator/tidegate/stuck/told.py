@@ -29,7 +29,8 @@ _LARGEST: Final = 2**63 - 1
 class Stuck:
     """A partition that stands at ``committed`` since ``since_ms``, epoch milliseconds. ``head``: the next record.
 
-    ``reset``: the OffsetReset that would skip it, once it is decided on; ``made``: whether it was created.
+    ``reset``: the OffsetReset that would skip it, once it is decided on; ``made``: whether it was created;
+    ``declined``: whether somebody has deleted it since.
     """
 
     committed: int
@@ -39,6 +40,11 @@ class Stuck:
     among: tuple[TopicPartition, ...] = ()
     reset: str = ""
     made: bool = False
+    declined: bool = False
+
+    def without_reset(self) -> Stuck:
+        """None is offered: another one may be."""
+        return replace(self, reset="", made=False, declined=False)
 
 
 @dataclass(slots=True)
@@ -46,7 +52,7 @@ class Known:
     """What is known of one group. ``ids``: of its topics. ``readable``: next records that were looked at.
     ``withdrawn``: OffsetResets that are to be deleted, since the group got past what they would skip. ``changes``: what
     came to be known lately, and when (monotonic). ``unreadable``: topics whose records may not be read, why, and since
-    when that is known."""
+    when that is known. ``offers_s``: when it was looked last whether the resets that were offered are there."""
 
     courses: Courses = field(default_factory=Courses)
     readable: dict[TopicPartition, Readable] = field(default_factory=dict)
@@ -55,6 +61,7 @@ class Known:
     withdrawn: frozenset[str] = frozenset()
     changes: tuple[tuple[float, Changes], ...] = ()
     unreadable: dict[str, tuple[str, float]] = field(default_factory=dict)
+    offers_s: float | None = None
 
     def begin_anew(self) -> None:
         """Nothing is judged by what was seen before."""
@@ -67,6 +74,10 @@ class Known:
         now = self.courses.now
         owners = {its.owner for its in now.values()}
         return len(owners) > 1 and owners == {now[partition].owner for partition in self.stuck if partition in now}
+
+    def longest_first(self) -> list[tuple[TopicPartition, Stuck]]:
+        """All that is stuck, what has been for longest first."""
+        return sorted(self.stuck.items(), key=lambda item: (item[1].since_ms, item[0]))
 
     def topics_are(self, ids: Mapping[str, str]) -> None:
         """A topic that was created again has other records."""
@@ -97,7 +108,7 @@ class Known:
         for partition, it in self.stuck.items():
             if it.reset:
                 self.withdrawn |= {it.reset}
-                self.stuck[partition] = replace(it, reset="", made=False)
+                self.stuck[partition] = it.without_reset()
 
     def settle(self, committed: Offsets, judged: Mapping[TopicPartition, Judged], now_s: float, now_ms: int) -> Changes:
         """What is new by a look. ``now_s``: monotonic, ``now_ms``: the same time as epoch milliseconds."""
@@ -118,7 +129,7 @@ class Known:
                 now = replace(before, verdict=it.verdict, among=it.among)
                 if it.verdict is not Verdict.STUCK and before.reset:
                     self.withdrawn |= {before.reset}
-                    now = replace(now, reset="", made=False)
+                    now = now.without_reset()
             if before is None or before.verdict is not it.verdict:
                 found[partition] = now
             self.stuck[partition] = now
@@ -195,6 +206,7 @@ def _stuck_json(partition: TopicPartition, it: Stuck) -> dict[str, Any]:
         "among": [[p.topic, p.partition] for p in it.among],
         "reset": it.reset,
         "made": it.made,
+        "declined": it.declined,
     }
 
 
@@ -209,6 +221,7 @@ def _stuck(row: Any) -> tuple[TopicPartition, Stuck]:
         among=tuple(_partition(each) for each in row["among"]),
         reset=str(row["reset"]),
         made=row["made"] is True,
+        declined=row.get("declined") is True,
     )
 
 

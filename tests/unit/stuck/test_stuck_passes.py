@@ -105,11 +105,14 @@ def test_one_that_somebody_has_deleted_is_not_offered_again(world: World) -> Non
     world.get_stuck()
     [reset] = world.resets
     world.kube.delete(RESETS, "ns", name_of(reset), CREATED)
-    world.run(20, world.produce)
+    world.run(40, world.produce)
+    assert world.status.stuck_records is not None
+    assert world.status.stuck_records.records[0].skip is None
     world.restart()
-    world.run(20, world.produce)
+    world.run(40, world.produce)
     assert world.resets == []
     assert world.said == ("True", "Stuck")
+    assert world.status.stuck_records.records[0].skip is None
 
 
 def test_none_is_offered_while_every_member_stands(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
