@@ -477,6 +477,29 @@ def test_what_may_not_be_read_or_written_is_named(story: Story) -> None:
     assert "Read on group refused" in condition.message
 
 
+def test_what_may_not_be_committed_keeps_no_other_topics_offsets_from_being_committed(story: Story) -> None:
+    """By which restored offsets are there although the request was refused."""
+    left = TopicPartition(story.left, 0)
+    story._allow(
+        (ResourceType.GROUP, "partly", ResourcePatternType.LITERAL, AclOperation.READ),
+        (ResourceType.TOPIC, story.left, ResourcePatternType.LITERAL, AclOperation.DESCRIBE),
+    )
+    retention, wanted = story.limited_kafka.retention, {p: Commit(o) for p, o in {**story.place, left: 5}.items()}
+    story.kafka.committed("partly")
+
+    def refusal() -> str:
+        try:
+            retention.commit("partly", wanted, {}, retention_ms=600_000)
+        except NotAuthorized as error:
+            return str(error)
+        return ""
+
+    # Rights reach brokers after a moment.
+    until(story.world, lambda: f"Read on topic {story.left}" in refusal(), "the one topic alone is refused")
+
+    assert story.kafka.retention.commits("partly").offsets == {p: Commit(o) for p, o in story.place.items()}
+
+
 def test_a_commit_that_comes_in_the_same_moment_stands(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the look and our commit somebody moves one offset and deletes nothing else."""
     first, second = story.partitions

@@ -80,6 +80,14 @@ class JobParts:
     patient_executor: Executor
 
 
+@dataclass(frozen=True, slots=True)
+class Stopping:
+    """The job of this attempt is being stopped, in a thread."""
+
+    attempt: str
+    done: asyncio.Future[None]
+
+
 @dataclass(slots=True)
 class Memory:
     """What this process knows of an ``OffsetBackup``'s attempts beyond the document; losing it costs a look."""
@@ -89,7 +97,7 @@ class Memory:
     started: str = ""
     """The launch that this process has started."""
     trouble: str = ""
-    stopping: asyncio.Future[None] | None = None
+    stopping: Stopping | None = None
 
 
 class Attempts:
@@ -191,14 +199,18 @@ class Attempts:
 
     async def _stopped(self, memory: Memory, document: Document) -> bool:
         """Whether the job is gone; stopping it goes on in a thread, and passes look in on it."""
-        if memory.stopping is None:
+        stopping, attempt = memory.stopping, document.order.attempt
+        if stopping is None or stopping.attempt != attempt:
+            # One of an earlier attempt is looked at by nobody any more: its job has stored a backup meanwhile.
             call = functools.partial(self._runner().stop, _by_name(memory, document))
-            memory.stopping = asyncio.get_running_loop().run_in_executor(self._parts.patient_executor, call)
-        done, _ = await asyncio.wait([memory.stopping], timeout=_WAIT_A_PASS_S)
-        if not done:
+            done = asyncio.get_running_loop().run_in_executor(self._parts.patient_executor, call)
+            done.add_done_callback(_is_seen)
+            stopping = memory.stopping = Stopping(attempt, done)
+        await asyncio.wait([stopping.done], timeout=_WAIT_A_PASS_S)
+        if not stopping.done.done():
             return False
-        stopping, memory.stopping = memory.stopping, None
-        stopping.result()
+        memory.stopping = None
+        stopping.done.result()
         return True
 
     def _runner(self) -> Runner:
@@ -252,6 +264,12 @@ class Attempts:
                 f"ConfigMap {namespace_of(body)}/{name} is not this OffsetBackup's, which needs one of that name: no "
                 "backup is begun until it is removed"
             ) from foreign
+
+
+def _is_seen(done: asyncio.Future[None]) -> None:
+    """How it ended is no error of this process, also where no pass looks at it any more."""
+    if not done.cancelled():
+        done.exception()
 
 
 def _by_name(memory: Memory, document: Document) -> Launch:

@@ -79,7 +79,8 @@ class BackupReconciler:
 
     async def reconcile(self, body: Object) -> Pass:
         if body["metadata"].get("deletionTimestamp"):
-            # Its job goes with it; an order that was removed already is not to be written again.
+            # Its job goes with it; an order that was removed already is not to be written again. Nor is one late.
+            self._parts.backups.gone(namespace_of(body), name_of(body))
             return Pass(body, _IDLE_S)
         before = Before(read_status(OffsetBackupStatus, body), int(body["metadata"]["generation"]), self._parts.now())
         try:

@@ -163,7 +163,8 @@ def leave(seen: Seen, status: PauseStatus, since: datetime) -> Decision:
     waits = seen.observing or seen.waiting
     why = waits.message if waits is not None else "Kafka was not looked at yet"
     if is_over:
-        text = f"its holds could not be released in {seen.patience.deletion.seconds} s: {why}; it is deleted anyway"
+        limit_s = seen.patience.deletion.total_seconds()
+        text = f"its holds could not be released in {limit_s:g} s: {why}; it is deleted anyway"
         return _let_go(seen, *warnings, warning(seen, Refusal(HOLDS_LEFT, text)))
     text = (
         f"it is being deleted and its holds can't be released now: {why}; annotation {ABANDON}=true deletes it at once"

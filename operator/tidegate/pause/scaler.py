@@ -8,20 +8,17 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tidegate.kube.ports import (
-    PAUSES,
     Conflict,
     Kube,
     KubeFailure,
     KubeUnavailable,
     NotFound,
     namespace_of,
-    uid_of,
 )
 from tidegate.kube.workloads import NotScalable, Workloads
 from tidegate.pause.model import LookedAt, SetReplicas, TellKeda
-from tidegate.pause.plan import FINALIZER
+from tidegate.pause.others import other_pauses, workloads_of
 from tidegate.pause.workloads import WORKLOAD_UNREADABLE
-from tidegate.resources.base import read_status
 from tidegate.resources.conditions import Refusal
 from tidegate.resources.pause import PausePhase, PauseStatus, ScaledWorkload, WorkloadRef
 
@@ -132,11 +129,9 @@ class Scaler:
 
     def _records_of_others(self, namespace: str, pause_uid: str) -> Mapping[WorkloadRef, list[ScaledWorkload]]:
         others: dict[WorkloadRef, list[ScaledWorkload]] = {}
-        for body in self.kube.list(PAUSES):
-            # One without the finalizer has done nothing yet, and may go without a word: nothing is left to it.
-            is_bound = FINALIZER in (body["metadata"].get("finalizers") or ())
-            if is_bound and namespace_of(body) == namespace and uid_of(body) != pause_uid:
-                for record in read_status(PauseStatus, body).workloads:
+        for body in other_pauses(self.kube, pause_uid):
+            if namespace_of(body) == namespace:
+                for record in workloads_of(body):
                     others.setdefault(record.ref, []).append(record)
         return others
 

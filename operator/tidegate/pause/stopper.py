@@ -8,12 +8,11 @@ from typing import Final
 
 from tidegate.connect.ports import ConnectFailure, ConnectUnavailable, ConnectWorkers, TargetState
 from tidegate.connection.live import Live
-from tidegate.kube.ports import PAUSES, Kube, uid_of
+from tidegate.kube.ports import Kube
 from tidegate.pause.model import LookedAtConnector, SetConnector
-from tidegate.pause.plan import FINALIZER
-from tidegate.resources.base import read_status
+from tidegate.pause.others import connector_of, other_pauses
 from tidegate.resources.conditions import Refusal
-from tidegate.resources.pause import PausePhase, PauseStatus, StoppedConnector
+from tidegate.resources.pause import PausePhase, StoppedConnector
 
 CONNECT_CLUSTER_NOT_FOUND: Final = "ConnectClusterNotFound"
 CONNECT_CLUSTER_UNUSABLE: Final = "ConnectClusterUnusable"
@@ -111,15 +110,8 @@ class Stopper:
         _log.info("connector %s of Connect cluster %s: %s", action.name, action.cluster.name, action.state.value)
 
     def _records_of_others(self, pause_uid: str, key: tuple[str, str, str]) -> tuple[StoppedConnector, ...]:
-        others = []
-        for body in self.kube.list(PAUSES):
-            # One without the finalizer has done nothing yet, and may go without a word: nothing is left to it.
-            if uid_of(body) == pause_uid or FINALIZER not in (body["metadata"].get("finalizers") or ()):
-                continue
-            record = read_status(PauseStatus, body).connector
-            if record is not None and (record.connection_uid, record.cluster, record.name) == key:
-                others.append(record)
-        return tuple(others)
+        records = (connector_of(body) for body in other_pauses(self.kube, pause_uid))
+        return tuple(r for r in records if r is not None and (r.connection_uid, r.cluster, r.name) == key)
 
 
 def _is_within(seconds: float, since_s: float, now_s: float) -> bool:

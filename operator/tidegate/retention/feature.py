@@ -2,40 +2,36 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Final, TypeVar
+from typing import Final
 
-from tidegate.audit.records import Action
 from tidegate.connection.allow import GROUP_NOT_ALLOWED, group_not_allowed
-from tidegate.connection.freezing import FrozenMeanwhile, begin, held_back
+from tidegate.connection.freezing import held_back
 from tidegate.connection.live import Live
 from tidegate.connection.observer import Observer
-from tidegate.kafka.errors import GroupNotEmpty, KafkaFailure, NotAuthorized, Refused
-from tidegate.kafka.model import Group, GroupState, GroupType, TopicPartition
+from tidegate.kafka.errors import KafkaFailure, NotAuthorized
+from tidegate.kafka.model import Group, GroupState, GroupType
 from tidegate.kafka.names import is_allowed, is_internal
 from tidegate.kafka.offset_expiry import RetentionSettings
 from tidegate.kafka.offset_records import GroupLog
-from tidegate.kafka.offset_retention import Commit, Commits
-from tidegate.kube.ports import Kube, label_of, name_of, namespace_of, uid_of
+from tidegate.kafka.offset_retention import Commits
+from tidegate.kube.ports import Kube, name_of, namespace_of, uid_of
 from tidegate.policy.feature import FeatureOutcome, PolicyView, WholeView
 from tidegate.policy.memory import Document
 from tidegate.policy.precedence import RETENTION
-from tidegate.policy.recording import attribution_of
 from tidegate.resources.features import RetentionSpec
 from tidegate.resources.many_groups import TroubledGroup
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
-from tidegate.retention.bounds import told_bounds
-from tidegate.retention.last_offsets import Place, Places, after_look, is_within
+from tidegate.retention.acting import Acting
+from tidegate.retention.last_offsets import Places, after_look, is_within
 from tidegate.retention.metrics import RetentionMetrics
 from tidegate.retention.plan import Plan, Seen, decide, ends_ms
-from tidegate.retention.recording import commit_recorded
 from tidegate.retention.snapshot import Known, Snapshots, snapshot_of
-from tidegate.retention.status import Done, Restored, refused, retained, without_retention
+from tidegate.retention.status import Done, refused, retained, without_retention
 from tidegate.retention.timing import has_come_since, next_look_ms
 from tidegate.retention.together import reasons, together
 from tidegate.threads import in_thread
@@ -47,8 +43,6 @@ _NEVER_S: Final = 3600.0
 _SETTINGS_MS: Final = 600_000
 """How long the brokers' settings are taken for granted, and how long a missing right is."""
 _MS: Final = timedelta(milliseconds=1)
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +73,7 @@ class RetentionFeature:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._snapshots = Snapshots(parts.kube, parts.executor)
+        self._acting = Acting(parts.observer, parts.is_frozen, parts.patient_executor, parts.metrics)
         self._memories: dict[str, Known] = {}
         self._settings: dict[tuple[str, str], _Settings] = {}
         """By connection and cluster."""
@@ -94,12 +89,12 @@ class RetentionFeature:
             spec = spec.model_copy(update={"guard": False})
         message = group_not_allowed(policy.live.label, policy.live.allow, "spec.group", policy.group)
         if message is not None:
-            await self.forget(policy.key)
+            await self.let_go(policy)
             return FeatureOutcome(refused(policy, GROUP_NOT_ALLOWED, message))
         if policy.resetting:
             # The run's offsets are the group's place from now on, and what it deletes is not to be put back.
             memory = await self._memory(policy)
-            memory.places = Places(cluster_id=policy.live.cluster_id)
+            memory.places, memory.unsure = Places(cluster_id=policy.live.cluster_id), None
             # Not only here: the next process must not put it back, either. What keeps it from being written is said
             # once the run is over.
             await self._snapshots.write(policy, memory, int(self._parts.now().timestamp() * 1000))
@@ -110,17 +105,18 @@ class RetentionFeature:
             raise snapshot.failure
         group = policy.described or snapshot.groups[policy.group]
         memory = await self._memory(policy)
-        known_until_ms = memory.places.looked_ms
         emptied = group.is_vacant and not memory.places.vacant
         seen = await self._see(policy, spec, memory, group, anew=emptied)
         plan = decide(seen)
         memory.places = plan.places
-        done = await self._act(policy, spec, memory, seen, plan, known_until_ms)
-        if done.renewed or done.restored.partitions:
+        before = memory.done = memory.done.lately(seen.now_ms)
+        refusal = await self._acting.act(policy, memory, seen, plan)
+        if memory.done is not before or memory.unsure is not None:
             seen = await self._see(policy, spec, memory, group, again=True)
             plan = decide(seen)
             memory.places = plan.places
-        done = replace(done, trouble=await self._snapshots.write(policy, memory, seen.now_ms))
+        trouble = await self._snapshots.write(policy, memory, seen.now_ms)
+        done = replace(memory.done, refusal=refusal, trouble=trouble)
         status, happenings = retained(policy, spec, seen, plan, done, snapshot_of(policy, memory))
         expires_s = None if plan.expires_ms is None else plan.expires_ms / 1000
         names = memory.namespace, memory.name, memory.group
@@ -192,6 +188,7 @@ class RetentionFeature:
         else:
             topics = await self._parts.observer.topics(policy.live.uid, names, 0)
         places = after_look(replace(memory.places, rows=rows), group, commits, topics, now_ms)
+        places = self._acting.looked_back(memory, places, commits)
         seen = Seen(
             now_ms=now_ms,
             group=group,
@@ -241,85 +238,6 @@ class RetentionFeature:
             memory.log_ms, memory.log_refused_ms = seen.now_ms, None
         return memory.log if memory.log.complete else None
 
-    # --- act ----------------------------------------------------------------------------------------------------------
-
-    async def _act(
-        self,
-        policy: PolicyView,
-        spec: RetentionSpec,
-        memory: Known,
-        seen: Seen,
-        plan: Plan,
-        known_until_ms: int | None,
-    ) -> Done:
-        """``known_until_ms``: the last look before this one, when what is missed now was still there."""
-        kafka, done = policy.live.kafka, Done()
-        try:
-            renewed = await self._commit(policy, seen, plan.due, seen.commits.offsets) if plan.due else frozenset()
-            memory.places = memory.places.with_rows(
-                {p: replace(memory.places.rows[p], kept_ms=seen.now_ms) for p in renewed}
-            )
-            done = Done(renewed=len(renewed))
-            if renewed:
-                self._parts.metrics.renewed(len(renewed))
-                _log.info("group %s: kept %d offset(s)", seen.group.group_id, len(renewed))
-            if not plan.lost or not spec.guard:
-                return done
-            bounds = await in_thread(self._parts.patient_executor, told_bounds, kafka, sorted(plan.lost))
-            wanted = {
-                p: replace(row.commit, offset=bounds[p].clamp(row.commit.offset))
-                for p, row in plan.lost.items()
-                if p in bounds
-            }
-            if not wanted:
-                return done
-            restored = await self._restore(policy, seen, wanted)
-            memory.places = memory.places.with_rows({p: _restored(plan.lost[p], wanted[p], seen) for p in restored})
-            self._parts.metrics.restored(len(restored))
-            clamped = {
-                p: (plan.lost[p].commit.offset, wanted[p].offset)
-                for p in restored
-                if wanted[p].offset != plan.lost[p].commit.offset
-            }
-            return replace(done, restored=Restored(restored, clamped, known_until_ms))
-        except GroupNotEmpty as error:
-            # Somebody has joined since the look; they keep their place themselves.
-            _log.info("%s", error)
-            return done
-        except FrozenMeanwhile as frozen:
-            _log.info("group %s: %s, and its offsets are left as they are", seen.group.group_id, frozen)
-            return done
-        except (NotAuthorized, Refused) as error:
-            return replace(
-                done,
-                refusal=f"{error}. Keeping offsets takes Read on group {seen.group.group_id} and on its topics, and "
-                "brokers that take OffsetCommit v2 to v4",
-            )
-
-    async def _commit(
-        self,
-        policy: PolicyView,
-        seen: Seen,
-        wanted: Mapping[TopicPartition, Commit],
-        found: Mapping[TopicPartition, Commit],
-    ) -> frozenset[TopicPartition]:
-        commit = functools.partial(
-            policy.live.kafka.retention.commit, seen.group.group_id, wanted, found, retention_ms=seen.kept_for_ms
-        )
-        return await in_thread(self._parts.patient_executor, begin, self._parts.is_frozen, policy.live, commit)
-
-    async def _restore(
-        self, policy: PolicyView, seen: Seen, wanted: Mapping[TopicPartition, Commit]
-    ) -> frozenset[TopicPartition]:
-        kafka, group_id = policy.live.kafka, seen.group.group_id
-
-        def commit() -> frozenset[TopicPartition]:
-            return kafka.retention.commit(group_id, wanted, {}, retention_ms=seen.kept_for_ms)
-
-        attribution = attribution_of(label_of(policy.body), policy.live.audit, Action.RESTORE)
-        restore = functools.partial(commit_recorded, kafka, group_id, wanted, commit, attribution)
-        return await in_thread(self._parts.patient_executor, begin, self._parts.is_frozen, policy.live, restore)
-
     async def _memory(self, policy: PolicyView) -> Known:
         known = self._memories.get(policy.key)
         if known is None or known.places.cluster_id != policy.live.cluster_id:
@@ -367,10 +285,6 @@ def _is_out_of_date(memory: Known, seen: Seen) -> bool:
     elif seen.places.substance != memory.places.substance:
         now_and_then_ms = min(now_and_then_ms, _SETTINGS_MS)
     return not is_within(memory.log_ms, seen.now_ms, now_and_then_ms)
-
-
-def _restored(row: Place, commit: Commit, seen: Seen) -> Place:
-    return Place(commit, row.topic_id, seen.now_ms, seen.now_ms, seen.now_ms)
 
 
 def _announces(spec: RetentionSpec, memory: Known, seen: Seen) -> bool:

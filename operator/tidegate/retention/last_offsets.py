@@ -41,8 +41,8 @@ class Place:
 
     ``committed_after_ms``: the commit is not older than this; ``None``: it was there at the first look. ``seen_ms``:
     since when it was seen there. ``kept_ms``: when we committed it again, with a retention of its own.
-    ``lasts_until_ms``: it could not have expired before; ``None``: unknown. ``lost_ms``: when it was missed.
-    ``hidden_ms``: since when looks do not show its topic.
+    ``lasts_until_ms``: it could not have expired before; ``None``: unknown. ``lost_ms``: when it was missed, and
+    ``last_seen_ms``: the look before that. ``hidden_ms``: since when looks do not show its topic.
     """
 
     commit: Commit
@@ -53,6 +53,7 @@ class Place:
     lasts_until_ms: int | None = None
     lost_ms: int | None = None
     hidden_ms: int | None = None
+    last_seen_ms: int | None = None
 
     def by(self, now_ms: int, known_ms: int) -> Place:
         """As ``Places.by``; later than ``known_ms`` is a time to come."""
@@ -63,6 +64,7 @@ class Place:
             committed_after_ms=_known(self.committed_after_ms, known_ms),
             kept_ms=_known(self.kept_ms, known_ms),
             hidden_ms=hidden_ms,
+            last_seen_ms=_known(self.last_seen_ms, known_ms),
         )
 
 
@@ -142,7 +144,7 @@ def after_look(before: Places, group: Group, commits: Commits, topics: Mapping[s
             if row.lost_ms is not None or hidden_ms is not None:
                 rows[partition] = replace(row, hidden_ms=hidden_ms)
             elif row.lasts_until_ms is None or row.lasts_until_ms <= now_ms + CLOCKS_DIFFER_MS:
-                rows[partition] = replace(row, lost_ms=now_ms, hidden_ms=None)
+                rows[partition] = replace(row, lost_ms=now_ms, hidden_ms=None, last_seen_ms=before.looked_ms)
     occupied_ms = before.occupied_ms if group.is_vacant else now_ms
     return replace(before, rows=rows, looked_ms=now_ms, occupied_ms=occupied_ms, vacant=group.is_vacant)
 
@@ -151,15 +153,15 @@ def _topic_of(
     partition: TopicPartition, row: Place | None, topics: Mapping[str, Topic], now_ms: int
 ) -> tuple[str, int | None]:
     """The id of its topic, and since when looks do not show that."""
-    topic, topic_id = topics.get(partition.topic), _topic_id(partition, topics)
+    topic, topic_id = topics.get(partition.topic), topic_id_of(partition, topics)
     if topic_id or row is None or (topic is not None and topic.topic_id != row.topic_id):
         return topic_id, None
     hidden_ms = now_ms if row.hidden_ms is None else row.hidden_ms
     return (row.topic_id, hidden_ms) if now_ms - hidden_ms <= GONE_MS else ("", None)
 
 
-def _topic_id(partition: TopicPartition, topics: Mapping[str, Topic]) -> str:
-    """Empty for a partition that does not exist."""
+def topic_id_of(partition: TopicPartition, topics: Mapping[str, Topic]) -> str:
+    """The id of its topic; empty for a partition that does not exist."""
     topic = topics.get(partition.topic)
     return topic.topic_id if topic is not None and partition.partition < topic.partitions else ""
 
@@ -214,6 +216,7 @@ def _row(partition: TopicPartition, row: Place) -> dict[str, Any]:
         "lastsUntilMs": row.lasts_until_ms,
         "lostMs": row.lost_ms,
         "hiddenMs": row.hidden_ms,
+        "lastSeenMs": row.last_seen_ms,
     }
     return {name: value for name, value in fields.items() if value is not None}
 
@@ -240,6 +243,7 @@ def _place(row: Mapping[str, Any]) -> Place:
         _whole_or_none(row.get("lastsUntilMs")),
         _whole_or_none(row.get("lostMs")),
         _whole_or_none(row.get("hiddenMs")),
+        _whole_or_none(row.get("lastSeenMs")),
     )
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
+from tidegate.kafka.model import TopicPartition
 from tidegate.kafka.offset_records import GroupLog
+from tidegate.kafka.offset_retention import Commit
 from tidegate.kube.ports import (
     Conflict,
     Kube,
@@ -24,7 +27,8 @@ from tidegate.kube.ports import (
 from tidegate.policy.feature import PolicyView
 from tidegate.policy.memory import NewerMemory, document_name
 from tidegate.policy.precedence import RETENTION
-from tidegate.retention.last_offsets import Places, TooLarge, decode, encode, is_within, of_document, to_document
+from tidegate.retention.last_offsets import Place, Places, TooLarge, decode, encode, is_within, of_document, to_document
+from tidegate.retention.status import Done
 from tidegate.threads import in_thread
 from tidegate.versions import NewerVersion
 
@@ -34,11 +38,22 @@ _PROGRESS_MS: Final = 300_000
 """The least time between two writes of a snapshot in which offsets have moved, as those of a live group do."""
 
 
+@dataclass(frozen=True, slots=True)
+class Unsure:
+    """Of ``lost`` offsets some, ``wanted``, were put back at ``at_ms``, or none."""
+
+    at_ms: int
+    wanted: Mapping[TopicPartition, Commit]
+    lost: Mapping[TopicPartition, Place]
+
+
 @dataclass(slots=True)
 class Known:
     """What this process knows of a policy's group; losing it costs a look at the snapshot, and one at the log.
 
-    ``stored``: the places as the snapshot has them, ``stored_ms``: since when.
+    ``stored``: the places as the snapshot has them, ``stored_ms``: since when. ``done``: what was done, which is told
+    by the passes that follow as well: the one that has done it may have told nobody. ``unsure``: what the next look
+    tells whether it was done.
     """
 
     places: Places
@@ -50,6 +65,8 @@ class Known:
     log: GroupLog = field(default_factory=GroupLog)
     log_ms: int | None = None
     log_refused_ms: int | None = None
+    done: Done = field(default_factory=Done)
+    unsure: Unsure | None = None
 
 
 class Snapshots:
@@ -145,10 +162,29 @@ def _worth_writing(known: Known, now_ms: int) -> Due:
         return Due.NOW if places.rows else Due.NOT
     if places.cluster_id != stored.cluster_id:
         return Due.NOW
-    if places.substance == stored.substance and places.vacant == stored.vacant:
+    if (
+        places.substance == stored.substance
+        and places.vacant == stored.vacant
+        and not _is_ageing(places, stored, now_ms)
+    ):
         return Due.NOT
     acted = {p: (row.kept_ms, row.lost_ms) for p, row in places.rows.items() if row.kept_ms or row.lost_ms}
     acted_before = {p: (row.kept_ms, row.lost_ms) for p, row in stored.rows.items() if row.kept_ms or row.lost_ms}
     if acted != acted_before or places.vacant != stored.vacant or not stored.rows.keys() <= places.rows.keys():
         return Due.NOW
     return Due.NOT if is_within(known.stored_ms, now_ms, _PROGRESS_MS) else Due.SOON
+
+
+def _is_ageing(places: Places, stored: Places, now_ms: int) -> bool:
+    """Whether the snapshot says of an offset that it may have expired after half of the time that it has, or less.
+
+    One that does not move lasts for as long as its group has members. A process that begins would take it for expired
+    where it was deleted on purpose just before.
+    """
+    for partition, row in places.rows.items():
+        before = stored.rows.get(partition)
+        if row.lasts_until_ms is None or row.lasts_until_ms <= now_ms or before is None:
+            continue
+        if before.lasts_until_ms is None or 2 * (before.lasts_until_ms - now_ms) < row.lasts_until_ms - now_ms:
+            return True
+    return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -14,6 +14,7 @@ from tidegate.policy.feature import PolicyView
 from tidegate.resources.conditions import RETAINED, ConditionStatus, without_condition
 from tidegate.resources.features import RetentionSpec, RetentionStatus
 from tidegate.resources.policy import PolicyStatus
+from tidegate.retention.last_offsets import is_within
 from tidegate.retention.plan import Plan, Seen
 
 HAS_MEMBERS: Final = "HasMembers"
@@ -27,27 +28,38 @@ OFFSETS_RESTORED: Final = "OffsetsRestored"
 GUARD_REFUSED: Final = "GuardRefused"
 STATE_UNKNOWN: Final = "StateUnknown"
 
+_TOLD_MS: Final = 600_000
+"""How long it is told that offsets were put back. An Event is recorded once, and the API server may be away."""
+
 _LATEST_MS: Final = 253_402_300_799_000
 """The last second that a ``datetime`` holds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """Offsets put back as they were at ``known_until_ms``. ``clamped``: (was, is) of those beyond today's log."""
+    """Offsets put back at ``at_ms``. ``seen_ms``: the looks that saw them last, where that is known of all of them.
+    ``clamped``: (was, is) of those beyond today's log."""
 
-    partitions: frozenset[TopicPartition] = frozenset()
+    at_ms: int
+    partitions: frozenset[TopicPartition]
+    seen_ms: frozenset[int] = frozenset()
     clamped: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
-    known_until_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a pass did. ``refusal``: why offsets could not be kept, and what to do; ``trouble``: about the snapshot."""
+    """What this process has done. ``renewed_ms``: when it last committed offsets again; ``restored``: what it has put
+    back lately. ``refusal``: why offsets can't be kept, and what to do; ``trouble``: about the snapshot."""
 
-    renewed: int = 0
-    restored: Restored = field(default_factory=Restored)
+    renewed_ms: int | None = None
+    restored: tuple[Restored, ...] = ()
     refusal: str = ""
     trouble: str = ""
+
+    def lately(self, now_ms: int) -> Done:
+        """Without what was put back long ago: whoever tells of it has had the time to."""
+        lately = tuple(each for each in self.restored if is_within(each.at_ms, now_ms, _TOLD_MS))
+        return self if len(lately) == len(self.restored) else replace(self, restored=lately)
 
 
 def instant(ms: int) -> datetime:
@@ -77,7 +89,7 @@ def retained(
         guarded=spec.guard and not done.refusal,
         offsets=len(seen.commits.offsets),
         kept=plan.kept,
-        renewed_at=policy.now.replace(microsecond=0) if done.renewed else before.renewed_at,
+        renewed_at=before.renewed_at if done.renewed_ms is None else instant(done.renewed_ms).replace(microsecond=0),
         snapshot=snapshot,
     )
     status, reason, message = _judged(policy, spec, seen, plan, done)
@@ -124,17 +136,7 @@ def _judged(
 
 def _happenings(policy: PolicyView, spec: RetentionSpec, seen: Seen, plan: Plan, done: Done) -> list[KubeEvent]:
     told: list[KubeEvent] = []
-    if done.restored.partitions:
-        count, clamped = len(done.restored.partitions), done.restored.clamped
-        message = f"{count} expired offset(s) of group {seen.group.group_id} were put back"
-        if done.restored.known_until_ms is not None:
-            message += f", as they were last seen at {_text(done.restored.known_until_ms)}"
-        if clamped:
-            first, (was, now) = min(clamped.items())
-            message += (
-                f"; {len(clamped)} to another offset, as their logs no longer reach there ({first}: {was}, now {now})"
-            )
-        told.append(KubeEvent(EventType.NORMAL, OFFSETS_RESTORED, message, f"retention/restored/{seen.now_ms}"))
+    told += [_restored(seen.group.group_id, restored) for restored in done.restored]
     if done.refusal:
         told.append(KubeEvent(EventType.WARNING, GUARD_REFUSED, done.refusal, f"retention/refused/{done.refusal}"))
     elif plan.lost:
@@ -151,6 +153,21 @@ def _happenings(policy: PolicyView, spec: RetentionSpec, seen: Seen, plan: Plan,
         key = f"retention/soon/{plan.expires_ms // 60_000}"
         told.append(KubeEvent(EventType.WARNING, EXPIRES_SOON, f"group {seen.group.group_id}: {message}", key))
     return told
+
+
+def _restored(group_id: str, restored: Restored) -> KubeEvent:
+    clamped, seen_ms = restored.clamped, restored.seen_ms
+    message = f"{len(restored.partitions)} expired offset(s) of group {group_id} were put back"
+    if seen_ms:
+        first, last = _text(min(seen_ms)), _text(max(seen_ms))
+        message += f", as they were last seen {f'at {first}' if first == last else f'between {first} and {last}'}"
+    if clamped:
+        first_clamped, (was, now) = min(clamped.items())
+        message += (
+            f"; {len(clamped)} to another offset, as their logs no longer reach there "
+            f"({first_clamped}: {was}, now {now})"
+        )
+    return KubeEvent(EventType.NORMAL, OFFSETS_RESTORED, message, f"retention/restored/{restored.at_ms}")
 
 
 def _expired(policy: PolicyView, seen: Seen, plan: Plan, spec: RetentionSpec) -> str:

@@ -173,15 +173,18 @@ class StuckRecordsFeature:
         withheld = _withheld(gates, policy.group, owners)
         look = Look(self._parts.monotonic(), owners, everything, ends, withheld, elsewhere)
         known.courses.take(look, _GAP * tick_s)
-        after_s = spec.after.total_seconds()
-        try:
-            await self._read(policy.live, known, after_s)
-        except NotAuthorized as failure:
-            return FeatureOutcome(unknown(policy, UNREADABLE, str(failure)), again_after_s=_REFUSED_S)
-        return await self._told(policy, spec, known, group, look, waiting)
+        refused = await self._read(policy.live, known, spec.after.total_seconds())
+        return await self._told(policy, spec, known, group, look, waiting, refused)
 
     async def _told(
-        self, policy: PolicyView, spec: StuckRecordsSpec, known: Known, group: Group, look: Look, waiting: int
+        self,
+        policy: PolicyView,
+        spec: StuckRecordsSpec,
+        known: Known,
+        group: Group,
+        look: Look,
+        waiting: int,
+        refused: str,
     ) -> FeatureOutcome:
         judged = judge(known.courses, known.readable, spec.after.total_seconds())
         now_ms = int(self._parts.now().timestamp() * 1000)
@@ -193,21 +196,26 @@ class StuckRecordsFeature:
         counts = _counts(known, look, waiting)
         names = self._names[policy.key] = namespace_of(policy.body), name_of(policy.body), policy.group
         self._parts.metrics.group_is(*names, stuck=len(known.stuck), judged=counts.judged)
-        self._parts.metrics.found(len(changes.found))
+        self._parts.metrics.found(changes.new)
         for partition, stuck in changes.found.items():
             _log.info("%s: group %s stands at %s@%d", label_of(policy.body), policy.group, partition, stuck.head.offset)
         if group.state is GroupState.UNKNOWN:
             message = f"who owns what can't be told for a group of type {group.type}: nothing is judged"
             return FeatureOutcome(unknown(policy, NOT_READ, message))
         await self._remember(policy, known)
-        status = told(policy, known, counts, note)
-        return FeatureOutcome(status, happenings(policy.group, changes), _tick_s(spec))
+        if refused and not known.stuck:
+            status = unknown(policy, UNREADABLE, refused)
+        else:
+            status = told(policy, known, counts, ". ".join(filter(None, (note, refused))))
+        events = [event for _, lately in known.changes for event in happenings(policy.group, lately)]
+        return FeatureOutcome(status, tuple(events), _tick_s(spec))
 
     async def _offer(self, policy: PolicyView, spec: StuckRecordsSpec, known: Known) -> str:
         """Resets to skip what is stuck, and to take back; why none is prepared, where one is asked for."""
         note = ""
         try:
             if spec.prepare_skip:
+                await self._skips.look(policy, known, self._parts.monotonic())
                 note = await self._skips.prepare(policy, known)
             else:
                 known.withdraw_all()
@@ -227,15 +235,25 @@ class StuckRecordsFeature:
         logs = await self._parts.observer.log_ends(live.uid, at_end, tick_s) if at_end else {}
         return sum(logs.get(p, 0) > ends[p] for p in at_end)
 
-    async def _read(self, live: Live, known: Known, after_s: float) -> None:
-        """Look at the records that partitions stand at. Raises ``KafkaFailure``."""
-        wanted = dict(sorted(to_read(known.courses, known.readable, after_s).items())[:_READS])
-        if not wanted:
-            return
-        heads = await in_thread(self._parts.patient_executor, _heads, live, wanted)
+    async def _read(self, live: Live, known: Known, after_s: float) -> str:
+        """Look at the records that partitions stand at; why some of them may not be read. Raises ``KafkaFailure``.
+
+        A topic that may not be read is asked for again after a while, and keeps no other one from being judged.
+        """
         at_s = self._parts.monotonic()
-        for partition, offset in wanted.items():
-            known.readable[partition] = Readable(offset, heads.get(partition), at_s)
+        known.unreadable = {
+            topic: (why, since_s) for topic, (why, since_s) in known.unreadable.items() if at_s - since_s < _REFUSED_S
+        }
+        standing = to_read(known.courses, known.readable, after_s)
+        wanted = dict(sorted((p, at) for p, at in standing.items() if p.topic not in known.unreadable)[:_READS])
+        if wanted:
+            heads, refused = await in_thread(self._parts.patient_executor, _readable_heads, live, wanted)
+            at_s = self._parts.monotonic()
+            for partition, offset in wanted.items():
+                if partition.topic not in refused:
+                    known.readable[partition] = Readable(offset, heads.get(partition), at_s)
+            known.unreadable |= {topic: (why, at_s) for topic, why in refused.items()}
+        return next((known.unreadable[p.topic][0] for p in sorted(standing) if p.topic in known.unreadable), "")
 
     # --- remembering --------------------------------------------------------------------------------------------------
 
@@ -280,6 +298,21 @@ def _counts(known: Known, look: Look, waiting: int) -> Counts:
     paces = known.courses.paces
     judged = sum(paces.get(p, Pace()).is_known for p in look.owners if p in look.ends)
     return Counts(len(look.owners), judged, waiting)
+
+
+def _readable_heads(live: Live, wanted: Offsets) -> tuple[Mapping[TopicPartition, RecordHead], Mapping[str, str]]:
+    """The records, and of which topics they may not be read, and why."""
+    try:
+        return _heads(live, wanted), {}
+    except NotAuthorized:
+        found: dict[TopicPartition, RecordHead] = {}
+        refused: dict[str, str] = {}
+        for topic in sorted({p.topic for p in wanted}):
+            try:
+                found |= _heads(live, {p: at for p, at in wanted.items() if p.topic == topic})
+            except NotAuthorized as failure:
+                refused[topic] = str(failure)
+        return found, refused
 
 
 def _heads(live: Live, wanted: Offsets) -> Mapping[TopicPartition, RecordHead]:

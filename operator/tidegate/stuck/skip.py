@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import replace
+from enum import Enum, auto
 from typing import Any, Final
 
 from tidegate.connection.allow import dead_letter_not_allowed
@@ -21,17 +22,26 @@ from tidegate.policy.feature import PolicyView
 from tidegate.policy.template import is_controlled_by
 from tidegate.resources.policy import reset_name_problem
 from tidegate.resources.reset import ResetPhase
-from tidegate.resources.stuck_records import SKIP_PREFIX
+from tidegate.resources.stuck_records import MAX_STUCK, SKIP_PREFIX
 from tidegate.stuck.judging import Verdict
 from tidegate.stuck.told import Known, Stuck, reset_id
 from tidegate.threads import in_thread
 
 _KEPT: Final = "168h"
 """For how long it waits for an approval, and is kept after its end."""
+_LOOK_S: Final = 30.0
 _SHARED: Final = (
     "No reset is prepared: each member is stuck at a record of its own, so something that they share may have failed"
 )
 _UNTOUCHED: Final = (None, ResetPhase.PENDING, ResetPhase.PLANNING, ResetPhase.AWAITING_APPROVAL)
+
+
+class _Made(Enum):
+    """What came of making one. ``NOT_YET``: an earlier one of its name is just being deleted."""
+
+    IS_THERE = auto()
+    IS_ANOTHER = auto()
+    NOT_YET = auto()
 
 
 class Skips:
@@ -39,6 +49,15 @@ class Skips:
 
     def __init__(self, kube: Kube, executor: Executor) -> None:
         self._kube, self._executor = kube, executor
+
+    async def look(self, policy: PolicyView, known: Known, now_s: float) -> None:
+        """Notice now and then which of those that the status names somebody has deleted. ``now_s``: monotonic."""
+        if known.offers_s is not None and now_s - known.offers_s < _LOOK_S:
+            return
+        known.offers_s = now_s
+        for partition, stuck in known.longest_first()[:MAX_STUCK]:
+            if stuck.made and not stuck.declined and await self._there(policy, stuck.reset) is None:
+                known.stuck[partition] = replace(stuck, declined=True)
 
     async def prepare(self, policy: PolicyView, known: Known) -> str:
         """Create what is missing, each once: one that somebody has deleted was declined. Which ones are to be created
@@ -57,23 +76,27 @@ class Skips:
                 itself = f"No reset is prepared for {partition}: it is in the dead-letter topic itself"
                 continue
             if not is_decided:
-                known.stuck[partition] = replace(stuck, reset=name, made=False)
+                # One that is yet to be taken back is not there to stay.
+                if name not in known.withdrawn:
+                    known.stuck[partition] = replace(stuck.without_reset(), reset=name)
                 continue
-            if not await self._make(policy, partition, stuck):
+            made = await self._make(policy, partition, stuck)
+            if made is _Made.IS_ANOTHER:
                 return f"No reset is prepared: OffsetReset {stuck.reset} is there, and is not this policy's: delete it"
-            known.stuck[partition] = replace(stuck, made=True)
+            known.stuck[partition] = replace(stuck, made=made is _Made.IS_THERE)
         return note or itself
 
-    async def _make(self, policy: PolicyView, partition: TopicPartition, stuck: Stuck) -> bool:
-        """Whether it is there, and the policy's."""
+    async def _make(self, policy: PolicyView, partition: TopicPartition, stuck: Stuck) -> _Made:
         try:
             await in_thread(
                 self._executor, self._kube.make, RESETS, policy.body, stuck.reset, skip_spec(policy, partition, stuck)
             )
         except Conflict:
             there = await self._there(policy, stuck.reset)  # a pass before a crash has made it
-            return there is not None and is_controlled_by(there, policy.body)
-        return True
+            if there is None or there["metadata"].get("deletionTimestamp"):
+                return _Made.NOT_YET
+            return _Made.IS_THERE if is_controlled_by(there, policy.body) else _Made.IS_ANOTHER
+        return _Made.IS_THERE
 
     async def withdraw(self, policy: PolicyView, known: Known) -> None:
         """Delete those that were not approved; what has begun is ended by whoever looks after it."""

@@ -59,7 +59,7 @@ def unknown(policy: PolicyView, reason: str, message: str) -> PolicyStatus:
 
 def told(policy: PolicyView, known: Known, counts: Counts, note: str) -> PolicyStatus:
     """The status with what is stuck now. ``note``: why no reset is prepared, where one is asked for."""
-    longest_first = sorted(known.stuck.items(), key=lambda item: (item[1].since_ms, item[0]))
+    longest_first = known.longest_first()
     status = StuckRecordsStatus(
         watched=counts.watched,
         judged=counts.judged,
@@ -142,7 +142,7 @@ def _row(partition: TopicPartition, it: Stuck) -> StuckRecord:
         size=it.head.size,
         headers=it.head.headers,
         one_of=len(it.among) or None,
-        skip=it.reset if it.made else None,
+        skip=it.reset if it.made and not it.declined else None,
     )
 
 

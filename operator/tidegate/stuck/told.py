@@ -18,6 +18,8 @@ from tidegate.stuck.judging import Judged, Readable, Verdict
 
 _MOST: Final = 1_000
 """Stuck records of one group that are remembered."""
+_TOLD_S: Final = 600.0
+"""How long it is told what has changed. An Event is recorded once, and the API server may be away."""
 _LATEST_MS: Final = 253_402_300_799_000
 _LONGEST_S: Final = 1e7
 _LARGEST: Final = 2**63 - 1
@@ -27,7 +29,8 @@ _LARGEST: Final = 2**63 - 1
 class Stuck:
     """A partition that stands at ``committed`` since ``since_ms``, epoch milliseconds. ``head``: the next record.
 
-    ``reset``: the OffsetReset that would skip it, once it is decided on; ``made``: whether it was created.
+    ``reset``: the OffsetReset that would skip it, once it is decided on; ``made``: whether it was created;
+    ``declined``: whether somebody has deleted it since.
     """
 
     committed: int
@@ -37,18 +40,28 @@ class Stuck:
     among: tuple[TopicPartition, ...] = ()
     reset: str = ""
     made: bool = False
+    declined: bool = False
+
+    def without_reset(self) -> Stuck:
+        """None is offered: another one may be."""
+        return replace(self, reset="", made=False, declined=False)
 
 
 @dataclass(slots=True)
 class Known:
     """What is known of one group. ``ids``: of its topics. ``readable``: next records that were looked at.
-    ``withdrawn``: OffsetResets that are to be deleted, since the group got past what they would skip."""
+    ``withdrawn``: OffsetResets that are to be deleted, since the group got past what they would skip. ``changes``: what
+    came to be known lately, and when (monotonic). ``unreadable``: topics whose records may not be read, why, and since
+    when that is known. ``offers_s``: when it was looked last whether the resets that were offered are there."""
 
     courses: Courses = field(default_factory=Courses)
     readable: dict[TopicPartition, Readable] = field(default_factory=dict)
     stuck: dict[TopicPartition, Stuck] = field(default_factory=dict)
     ids: dict[str, str] = field(default_factory=dict)
     withdrawn: frozenset[str] = frozenset()
+    changes: tuple[tuple[float, Changes], ...] = ()
+    unreadable: dict[str, tuple[str, float]] = field(default_factory=dict)
+    offers_s: float | None = None
 
     def begin_anew(self) -> None:
         """Nothing is judged by what was seen before."""
@@ -61,6 +74,10 @@ class Known:
         now = self.courses.now
         owners = {its.owner for its in now.values()}
         return len(owners) > 1 and owners == {now[partition].owner for partition in self.stuck if partition in now}
+
+    def longest_first(self) -> list[tuple[TopicPartition, Stuck]]:
+        """All that is stuck, what has been for longest first."""
+        return sorted(self.stuck.items(), key=lambda item: (item[1].since_ms, item[0]))
 
     def topics_are(self, ids: Mapping[str, str]) -> None:
         """A topic that was created again has other records."""
@@ -91,7 +108,7 @@ class Known:
         for partition, it in self.stuck.items():
             if it.reset:
                 self.withdrawn |= {it.reset}
-                self.stuck[partition] = replace(it, reset="", made=False)
+                self.stuck[partition] = it.without_reset()
 
     def settle(self, committed: Offsets, judged: Mapping[TopicPartition, Judged], now_s: float, now_ms: int) -> Changes:
         """What is new by a look. ``now_s``: monotonic, ``now_ms``: the same time as epoch milliseconds."""
@@ -100,31 +117,36 @@ class Known:
             if committed.get(partition) != stuck.committed:
                 self.end(partition)
                 passed[partition] = stuck
-        found = {}
+        found, new = {}, 0
         for partition, it in judged.items():
             since_ms = now_ms - int((now_s - it.since_s) * 1000)
             before = self.stuck.get(partition)
             if before is not None and (before.verdict, before.among) == (it.verdict, it.among):
                 continue
             if before is None:
-                now = Stuck(it.committed, it.head, since_ms, it.verdict, it.among)
+                now, new = Stuck(it.committed, it.head, since_ms, it.verdict, it.among), new + 1
             else:
                 now = replace(before, verdict=it.verdict, among=it.among)
                 if it.verdict is not Verdict.STUCK and before.reset:
                     self.withdrawn |= {before.reset}
-                    now = replace(now, reset="", made=False)
+                    now = now.without_reset()
             if before is None or before.verdict is not it.verdict:
                 found[partition] = now
             self.stuck[partition] = now
-        return Changes(found, passed)
+        changes = Changes(found, passed, new)
+        lately = [(at_s, told) for at_s, told in self.changes if now_s - at_s < _TOLD_S]
+        self.changes = (*lately, *([(now_s, changes)] if found or passed else ()))
+        return changes
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """``found``: stuck from now on, or known by now to be what holds up its owner. ``passed``: not any more."""
+    """``found``: stuck from now on, or known by now to be what holds up its owner, or to be one of several that may.
+    ``new``: how many of them are stuck from now on. ``passed``: not any more."""
 
     found: Mapping[TopicPartition, Stuck] = field(default_factory=dict)
     passed: Mapping[TopicPartition, Stuck] = field(default_factory=dict)
+    new: int = 0
 
 
 def reset_id(group: str, partition: TopicPartition, stuck: Stuck) -> str:
@@ -184,6 +206,7 @@ def _stuck_json(partition: TopicPartition, it: Stuck) -> dict[str, Any]:
         "among": [[p.topic, p.partition] for p in it.among],
         "reset": it.reset,
         "made": it.made,
+        "declined": it.declined,
     }
 
 
@@ -198,6 +221,7 @@ def _stuck(row: Any) -> tuple[TopicPartition, Stuck]:
         among=tuple(_partition(each) for each in row["among"]),
         reset=str(row["reset"]),
         made=row["made"] is True,
+        declined=row.get("declined") is True,
     )
 
 

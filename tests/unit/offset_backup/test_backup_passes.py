@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -108,6 +109,7 @@ class World:
         self.spec: dict[str, Any] = {"connectionRef": {"name": "kafka"}, "schedule": "1h", "storage": CLAIM}
         self.kube.create(BACKUPS, "ns", "p", self.spec, CREATED)
         self.executor = ThreadPoolExecutor(1)
+        self.patient_executor = ThreadPoolExecutor(2)
         self.live = LiveConnections()
         self.open_connection(
             Live(
@@ -138,7 +140,7 @@ class World:
         self.metrics = Metrics()
         self.registry = self.metrics.registry
         runner = self.jobs if self.has_runner else None
-        jobs = JobParts(self.kube, runner, SparkSettings(), self.places, self.executor, self.executor)
+        jobs = JobParts(self.kube, runner, SparkSettings(), self.places, self.executor, self.patient_executor)
         backups = BackupMetrics(self.registry)
         self.reconciler = BackupReconciler(Parts(jobs, self.live, self.clock.now, self.metrics, backups))
 
@@ -440,6 +442,42 @@ def test_while_a_job_does_not_end_the_new_spec_is_known_and_nothing_is_begun(
     assert world.condition_of("Ready").reason == ("Suspended" if "suspend" in changed else "FirstBackup")
 
 
+def test_a_job_is_ended_though_ending_the_one_before_it_took_its_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one is stored while it is being ended, which nobody waits for any more by then."""
+    monkeypatch.setattr("tidegate.offset_backup.attempts._WAIT_A_PASS_S", 0.01)
+    ends, ended, stop = threading.Event(), threading.Event(), world.jobs.stop
+
+    def stop_slowly(launch: Launch) -> None:
+        assert ends.wait(60)
+        stop(launch)
+        ended.set()
+
+    world.keep(4)
+    with monkeypatch.context() as slow:
+        slow.setattr(world.jobs, "stop", stop_slowly)
+        world.spec |= {"suspend": True}
+        world.keep()
+        assert world.condition_of("Ready").reason == "EndingJob"
+        world.end_job()
+        world.spec |= {"suspend": False}
+        world.keep(2)
+        assert world.condition.reason == "BackupTaken"
+        ends.set()
+        assert ended.wait(60)
+    world.clock.sleep(3600)
+    world.keep(4)
+    assert world.attempts() == ["1", "2"]
+    monkeypatch.undo()
+
+    world.spec |= {"suspend": True}
+    world.keep(3)
+
+    assert world.jobs.stopped == [launch.name for launch in world.jobs.launches]
+    assert world.condition.reason == "Suspended"
+
+
 def test_an_order_is_not_forgotten_by_who_finds_that_none_is_wanted(world: World) -> None:
     world.kube.dies_in = 0.5
     with pytest.raises(Killed):
@@ -556,7 +594,7 @@ def test_jobs_of_this_machine_keep_below_the_one_folder(world: World, tmp_path: 
     assert world.jobs.launches[0].claims == {}
 
 
-@pytest.mark.parametrize("end", ["deleted", "suspended"])
+@pytest.mark.parametrize("end", ["deleted", "being deleted", "suspended"])
 def test_what_prometheus_was_told_goes_with_it(world: World, end: str) -> None:
     """A connection that was removed is another matter: the newest backup only gets older."""
     gauges = [f"tidegate_backup_{g}" for g in ("timestamp_seconds", "schedule_seconds", "offsets", "unread_groups")]
@@ -570,6 +608,10 @@ def test_what_prometheus_was_told_goes_with_it(world: World, end: str) -> None:
 
     if end == "deleted":
         world.run(world.reconciler.forget(world.body))
+    elif end == "being deleted":
+        # Somebody's finalizer may hold it for days, in which no backup is taken.
+        body = {**world.body, "metadata": {**world.body["metadata"], "deletionTimestamp": "2026-11-20T12:01:00Z"}}
+        world.run(world.reconciler.reconcile(body))
     else:
         world.spec |= {"suspend": True}
         world.keep(3)

@@ -9,6 +9,7 @@ import pytest
 
 from support.connect_pauses import BY_CONNECT, asked, connector, made, members
 from support.fake_kafka import FakeConsumer
+from support.fake_kube import FakeKube
 from support.pause_world import World, condition, status
 from tidegate.connect.ports import (
     FAILED,
@@ -102,6 +103,28 @@ def test_of_two_pauses_the_last_one_resumes_it(world: World) -> None:
     world.drop("q")
     world.passes("q")
     assert connector(world) == RUNNING
+
+
+@pytest.mark.parametrize(
+    "newer", [{"ofTheNextVersion": 1}, {"connector": {"ofTheNextVersion": 1}}], ids=["status", "record"]
+)
+def test_a_pause_whose_status_only_a_newer_version_reads_keeps_it_stopped(world: World, newer: dict[str, Any]) -> None:
+    world.ask(**BY_CONNECT)
+    world.ask("q", **BY_CONNECT)
+    world.passes("p", "q")
+    told, body = status(world, "q"), world.body_of("q")
+    assert body is not None
+    record = {**told["connector"], **newer.get("connector", {})}
+    FakeKube.replace_status(world.kube, PAUSES, body, {**told, **newer, "connector": record})
+    world.reconciler = world.fresh_reconciler()
+
+    world.drop()
+    world.passes()
+
+    assert (world.body, connector(world)) == (None, STOPPED)
+    world.ask("r", **BY_CONNECT)
+    world.passes("r")
+    assert status(world, "r")["connector"]["state"] == "Running"
 
 
 def test_two_that_let_go_at_once_resume_it(world: World) -> None:

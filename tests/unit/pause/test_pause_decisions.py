@@ -14,7 +14,7 @@ from tidegate.control.records import Ack, AckKey, Hold, HoldKey
 from tidegate.kafka.model import Group, GroupState, GroupType, Member, Topic, TopicPartition
 from tidegate.pause import plan
 from tidegate.pause.holds import holder, pause_of
-from tidegate.pause.model import AddFinalizer, ChangeHolds, Decision, Observed, RemoveFinalizer, Seen
+from tidegate.pause.model import AddFinalizer, ChangeHolds, Decision, Observed, Patience, RemoveFinalizer, Seen
 from tidegate.pause.plan import decide
 from tidegate.resources.base import parse_spec
 from tidegate.resources.conditions import Refusal, find_condition
@@ -594,6 +594,16 @@ def test_deleting_waits_for_kafka_for_a_while() -> None:
     gone = decide(later(seen, waiting, timedelta(minutes=3)))
     assert isinstance(gone.action, RemoveFinalizer)
     assert [h.reason for h in gone.happenings] == ["HoldsLeft"]
+
+
+@pytest.mark.parametrize(("limit", "says"), [(timedelta(days=2), "172800 s"), (timedelta(seconds=0.5), "0.5 s")])
+def test_how_long_a_deleted_one_has_waited_is_said_whatever_the_limit_is(limit: timedelta, says: str) -> None:
+    away = Refusal("WaitingForConnection", "KafkaConnection kafka is not ready")
+    seen = seen_of(observed=None, waiting=away, deleting_since=NOW, patience=Patience(deletion=limit))
+
+    gone = decide(later(seen, decide(seen), timedelta(days=3)))
+
+    assert f"its holds could not be released in {says}: " in gone.happenings[0].message
 
 
 def test_an_abandoned_one_goes_at_once() -> None:

@@ -174,6 +174,29 @@ def test_a_second_pause_keeps_it_at_zero_until_it_ends_as_well(world: World) -> 
     assert replicas(world) == 3
 
 
+@pytest.mark.parametrize(
+    "newer", [{"ofTheNextVersion": 1}, {"workloads": [{"ofTheNextVersion": 1}]}], ids=["status", "record"]
+)
+def test_a_pause_whose_status_only_a_newer_version_reads_keeps_it_at_zero(world: World, newer: dict[str, Any]) -> None:
+    world.ask(**BY_SCALE)
+    world.ask("q", **BY_SCALE)
+    world.passes("p", "q")
+    told = status(world, "q")
+    records = [{**record, **more} for record, more in zip(told["workloads"], newer.get("workloads", [{}]), strict=True)]
+    body = world.body_of("q")
+    assert body is not None
+    FakeKube.replace_status(world.kube, PAUSES, body, {**told, **newer, "workloads": records})
+    world.reconciler = world.fresh_reconciler()
+
+    world.drop()
+    world.passes()
+
+    assert (world.body, replicas(world)) == (None, 0)
+    world.ask("r", **BY_SCALE)
+    world.passes("r")
+    assert [record["replicas"] for record in status(world, "r")["workloads"]] == [3]
+
+
 def test_each_workload_that_another_pause_keeps_at_zero_goes_back_to_what_that_one_recorded(world: World) -> None:
     """Also where one that is named before it still runs."""
     world.workloads.create("ns", OTHER, 2)

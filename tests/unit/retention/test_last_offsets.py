@@ -31,6 +31,8 @@ PLACES = st.builds(
             kept_ms=TIMES,
             lasts_until_ms=TIMES,
             lost_ms=TIMES,
+            hidden_ms=TIMES,
+            last_seen_ms=TIMES,
         ),
         max_size=5,
     ),

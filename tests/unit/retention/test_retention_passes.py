@@ -23,7 +23,7 @@ from tidegate.connection.read_only import ReadOnlyKafka
 from tidegate.kafka.errors import NotAuthorized, Unavailable
 from tidegate.kafka.model import GroupState, GroupType, Offsets, TopicPartition
 from tidegate.kafka.offset_retention import Commit
-from tidegate.kube.ports import POLICIES, KubeFailure
+from tidegate.kube.ports import POLICIES, KubeFailure, KubeUnavailable
 from tidegate.policy.feature import FeatureOutcome, PolicyView
 from tidegate.policy.memory import GroupMemory, NewerMemory, PolicyMemory
 from tidegate.resources.base import parse_spec
@@ -414,6 +414,181 @@ def test_what_expired_while_nobody_looked_is_restored(world: World, kind: GroupT
     assert (world.committed, world.told) == (PLACE, ["OffsetsRestored"])
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_what_is_restored_long_after_it_was_missed_is_told_as_it_was_last_seen(
+    world: World, *, restarted: bool
+) -> None:
+    """Looks at which it was not there any more have not seen it."""
+    world.retention(guard=False)
+    world.join_and_leave(PLACE)
+    world.keep()
+    world.sleep(RETENTION - 2 * HOUR)
+    assert world.committed == PLACE
+    last_seen = world.now()
+    while world.committed:
+        last_seen = world.now()
+        world.sleep(HOUR)
+    world.sleep(3 * DAY)
+    if restarted:
+        world.feature = world.fresh_feature()
+    world.retention(guard=True)
+
+    world.keep()
+
+    assert world.committed == PLACE
+    [message] = [h.message for h in world.kube.happenings_of("p") if h.reason == "OffsetsRestored"]
+    assert message.endswith(f"as they were last seen at {last_seen:%Y-%m-%dT%H:%M:%SZ}")
+
+
+def test_offsets_that_went_one_after_the_other_are_told_from_when_the_oldest_was_seen(world: World) -> None:
+    world.retention(guard=False)
+    world.kafka.commit_directly(GROUP, {FIRST: 11})
+    world.keep()
+    first_seen = world.now()
+    world.sleep(8 * DAY, passes=False)
+    world.keep()
+    world.kafka.commit_directly(GROUP, {SECOND: 22})
+    world.sleep(8 * DAY)
+    world.retention(guard=True)
+
+    world.keep()
+
+    assert world.committed == PLACE
+    [message] = [h.message for h in world.kube.happenings_of("p") if h.reason == "OffsetsRestored"]
+    assert f"as they were last seen between {first_seen:%Y-%m-%dT%H:%M:%SZ} and 2026-12-05T" in message
+
+
+@pytest.mark.parametrize("fails", ["commits", "put_config_map", "record"])
+def test_what_was_restored_is_told_though_the_rest_of_the_pass_fails(
+    world: World, fails: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.retention(guard=False)
+    leave_place(world, GroupType.SIMPLE)
+    world.sleep(8 * DAY)
+    world.retention(guard=True)
+    retention = world.kafka.retention
+    commits = retention.commits
+
+    def not_after_the_commit(group_id: str) -> Any:
+        if world.commits_made():
+            raise Unavailable("no answer")
+        return commits(group_id)
+
+    def away(*_: Any) -> None:
+        raise KubeUnavailable("no answer")
+
+    with monkeypatch.context() as failing:
+        if fails == "commits":
+            failing.setattr(retention, "commits", not_after_the_commit)
+        else:
+            failing.setattr(world.kube, fails, away)
+        with pytest.raises((Unavailable, KubeUnavailable)):
+            world.keep()
+    assert world.committed == PLACE
+
+    world.clock.sleep(2)
+    world.keep()
+
+    assert world.told.count("OffsetsRestored") == 1
+    assert world.said.renewed_at is None
+    assert world.metric("tidegate_offsets_restored_total") == 2
+    world.sleep(DAY)
+    assert world.told.count("OffsetsRestored") == 1
+
+
+@RIGHTS
+def test_what_was_restored_by_a_commit_without_an_answer_is_told_once_it_is_seen(
+    world: World, may_read_log: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.kafka.retention.may_read_log = may_read_log
+    world.retention(guard=False)
+    leave_place(world, GroupType.SIMPLE)
+    world.sleep(8 * DAY)
+    world.retention(guard=True)
+    commit = world.kafka.retention.commit
+
+    def without_an_answer(*wanted: Any, **how: Any) -> None:
+        commit(*wanted, **how)
+        raise Unavailable("no answer")
+
+    with monkeypatch.context() as silent:
+        silent.setattr(world.kafka.retention, "commit", without_an_answer)
+        with pytest.raises(Unavailable):
+            world.keep()
+    assert (world.committed, world.told.count("OffsetsRestored")) == (PLACE, 0)
+
+    world.clock.sleep(2)
+    world.keep()
+
+    assert world.told.count("OffsetsRestored") == 1
+    assert world.metric("tidegate_offsets_restored_total") == 2
+    assert (world.condition.reason, world.said.kept, world.commits_made()) == ("Guarded", 2, 1)
+
+
+REFUNDS = TopicPartition("refunds", 0)
+
+
+def may_not_read_refunds(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As brokers do it: offsets of the other topics are committed by the same request."""
+    commit = world.kafka.retention.commit
+
+    def partly(group_id: str, wanted: Any, found: Any, *, retention_ms: int) -> Any:
+        done = commit(group_id, {p: wanted[p] for p in wanted if p != REFUNDS}, found, retention_ms=retention_ms)
+        if REFUNDS in wanted:
+            raise NotAuthorized("Read on topic refunds is missing")
+        return done
+
+    monkeypatch.setattr(world.kafka.retention, "commit", partly)
+
+
+@pytest.mark.parametrize("which", ["due", "lost"])
+def test_a_topic_that_may_not_be_read_holds_up_none_that_is_to_be_restored(
+    world: World, which: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.kafka.create_topic("refunds", 1)
+    world.kafka.fill("refunds", 100)
+    may_not_read_refunds(world, monkeypatch)
+    world.retention(guard=False)
+    world.kafka.commit_directly(GROUP, PLACE if which == "due" else {**PLACE, REFUNDS: 5})
+    world.sleep(5 * DAY)
+    if which == "due":
+        world.kafka.commit_directly(GROUP, {REFUNDS: 5})
+    world.sleep(5 * DAY)
+    assert world.committed == ({REFUNDS: 5} if which == "due" else {})
+    world.retention(guard=True)
+
+    world.keep()
+
+    assert world.committed == {**PLACE, **({REFUNDS: 5} if which == "due" else {})}
+    assert world.condition.reason == "GuardRefused"
+    assert "Read on topic refunds is missing" in world.condition.message
+    [message] = [h.message for h in world.kube.happenings_of("p") if h.reason == "OffsetsRestored"]
+    assert message.startswith("2 expired offset(s)")
+    assert world.metric("tidegate_offsets_restored_total") == 2
+
+
+def test_what_was_renewed_is_said_though_the_next_look_fails(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    leave_place(world, GroupType.SIMPLE)
+    world.sleep(RETENTION / 2 - HOUR)
+    commits = world.kafka.retention.commits
+
+    def not_after_the_commit(group_id: str) -> Any:
+        if world.commits_made():
+            raise Unavailable("no answer")
+        return commits(group_id)
+
+    with monkeypatch.context() as failing:
+        failing.setattr(world.kafka.retention, "commits", not_after_the_commit)
+        with pytest.raises(Unavailable):
+            world.sleep(DAY)
+    renewed_at = world.now().replace(microsecond=0)
+
+    world.sleep(HOUR)
+
+    assert (world.commits_made(), world.said.kept) == (1, 2)
+    assert world.said.renewed_at == renewed_at
+
+
 def test_an_offset_that_only_a_transaction_keeps_is_not_missed_before_it_goes(world: World) -> None:
     world.retention(guard=False)
     world.join_and_leave(PLACE)
@@ -535,6 +710,43 @@ def test_what_was_deleted_while_nothing_was_asked_for_stays_deleted(world: World
 
     world.retention()
     world.sleep(DAY)
+
+    assert (world.committed, world.told) == ({}, [])
+
+
+def test_what_was_deleted_while_the_connection_did_not_allow_the_group_stays_deleted(world: World) -> None:
+    """As where another policy has the group, or it was taken out of a policy for many."""
+    leave_place(world, GroupType.SIMPLE)
+    world.keep()
+    allowed = world.live
+    world.live = replace(world.live, allow=AllowSpec(groups=("other",)))
+    world.keep()
+    assert world.condition.reason == "GroupNotAllowed"
+    assert world.said.snapshot is None
+    world.kafka.delete_group(GROUP)
+    world.sleep(8 * DAY)
+
+    world.live = allowed
+    world.sleep(DAY)
+
+    assert (world.committed, world.told) == ({}, [])
+
+
+def test_what_is_deleted_while_an_operator_is_replaced_stays_deleted_though_nothing_had_moved_for_long(
+    world: World,
+) -> None:
+    """The snapshot of a group that stays where it is must not go out of date: until when its offsets last moves on."""
+    world.retention(guard=False)
+    consumer = world.consumer()
+    assert world.kafka._member_commit(GROUP, consumer.member_id, consumer._generation, PLACE)
+    world.sleep(20 * DAY)
+    assert world.committed == PLACE
+
+    world.feature = world.fresh_feature()
+    consumer.close()
+    world.kafka.delete_group(GROUP)
+    world.retention(guard=True)
+    world.sleep(HOUR)
 
     assert (world.committed, world.told) == ({}, [])
 
@@ -1042,6 +1254,20 @@ def test_offsets_of_a_topic_that_stays_away_are_forgotten(world: World) -> None:
     assert world.condition.reason == "NoOffsets"
 
 
+class Leaderless:
+    """A call that asks the leaders of partitions, of which some have none."""
+
+    def __init__(self, call: Callable[..., Any], without: frozenset[TopicPartition]) -> None:
+        self._call, self._without = call, without
+
+    def __call__(self, partitions: Any, *, as_told: bool = False) -> Any:
+        if as_told:
+            return self._call([p for p in partitions if p not in self._without], as_told=True)
+        if any(p in self._without for p in partitions):
+            raise Unavailable("read the start of the logs: LEADER_NOT_AVAILABLE")
+        return self._call(partitions)
+
+
 def test_an_offset_whose_log_cannot_be_read_does_not_hold_up_the_others(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -1067,3 +1293,52 @@ def test_an_offset_whose_log_cannot_be_read_does_not_hold_up_the_others(
 
     assert world.committed == PLACE
     assert world.condition.reason == "Guarded"
+
+
+def test_offsets_without_a_leader_do_not_hold_up_the_others_however_many_they_are(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a broker is down and its topics have no other replica."""
+    world.kafka.create_topic("audits", 40)
+    world.kafka.fill("audits", 100)
+    theirs = {TopicPartition("audits", n): 5 for n in range(40)}
+    world.retention(guard=False)
+    world.kafka.commit_directly(GROUP, {**PLACE, **theirs})
+    world.keep()
+    world.sleep(8 * DAY, passes=False)
+    world.retention(guard=True)
+    with monkeypatch.context() as away:
+        for call in ("log_bounds", "last_stable_offsets"):
+            away.setattr(world.kafka, call, Leaderless(getattr(world.kafka, call), frozenset(theirs)))
+        for _ in range(3):
+            world.keep()
+        assert world.committed == PLACE
+        assert "40 offset(s) of group payments are gone" in world.condition.message
+
+    world.keep()
+
+    assert world.committed == {**PLACE, **theirs}
+
+
+def test_a_topic_that_is_created_anew_while_its_logs_are_asked_gets_no_old_place(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave_place(world, GroupType.SIMPLE)
+    world.keep()
+    world.sleep(8 * DAY, passes=False)
+    bounds = world.kafka.log_bounds
+
+    def log_bounds(partitions: Any) -> Any:
+        world.kafka.delete_topic("orders")
+        world.kafka.create_topic("orders", 2)
+        world.kafka.fill("orders", 20)
+        return bounds(partitions)
+
+    with monkeypatch.context() as made_anew:
+        made_anew.setattr(world.kafka, "log_bounds", log_bounds)
+        world.keep()
+    world.sleep(DAY)
+
+    assert world.committed == {}
+    assert "OffsetsRestored" not in world.told
+    assert world.condition.reason == "NoOffsets"

@@ -105,11 +105,14 @@ def test_one_that_somebody_has_deleted_is_not_offered_again(world: World) -> Non
     world.get_stuck()
     [reset] = world.resets
     world.kube.delete(RESETS, "ns", name_of(reset), CREATED)
-    world.run(20, world.produce)
+    world.run(40, world.produce)
+    assert world.status.stuck_records is not None
+    assert world.status.stuck_records.records[0].skip is None
     world.restart()
-    world.run(20, world.produce)
+    world.run(40, world.produce)
     assert world.resets == []
     assert world.said == ("True", "Stuck")
+    assert world.status.stuck_records.records[0].skip is None
 
 
 def test_none_is_offered_while_every_member_stands(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,6 +297,82 @@ def test_an_offer_that_changes_as_it_is_taken_back_is_taken_back_later(
     assert world.status.stuck_records is None
 
 
+def test_an_offer_that_is_wanted_again_while_it_goes_is_made_once_it_has_gone(world: World) -> None:
+    """Its finalizer is taken off by another pass, perhaps seconds later."""
+    world.get_stuck()
+    [reset] = world.resets
+    world.kube.set_finalizers(RESETS, reset, ["tidegate.io/reset"])
+    world.asks()
+    world.run(2, world.produce)
+    [going] = world.resets
+    assert going["metadata"]["deletionTimestamp"]
+    world.asks(prepareSkip=True)
+    world.run(6, world.produce)
+    assert world.status.stuck_records is not None
+    assert world.status.stuck_records.records[0].skip is None
+
+    world.kube.set_finalizers(RESETS, going, [])
+    world.run(6, world.produce)
+
+    assert [uid_of(made) == uid_of(reset) for made in world.resets] == [False]
+    assert world.status.stuck_records.records[0].skip == name_of(reset)
+
+
+def test_an_offer_that_is_wanted_again_before_it_could_be_taken_back_stays_or_is_made_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.get_stuck()
+    [reset] = map(name_of, world.resets)
+
+    def remove(*_: object) -> bool:
+        raise KubeUnavailable("no answer")
+
+    with monkeypatch.context() as away:
+        away.setattr(world.kube, "remove", remove)
+        world.asks()
+        world.run(2, world.produce)
+        world.asks(prepareSkip=True)
+        world.run(6, world.produce)
+    world.run(6, world.produce)
+
+    assert world.status.stuck_records is not None
+    assert world.status.stuck_records.records[0].skip == reset
+    assert [*map(name_of, world.resets)] == [reset]
+
+
+def test_a_record_that_is_judged_again_is_counted_once(world: World) -> None:
+    world.get_stuck()
+    known = world.feature._known[uid_of(world.body)]
+    known.stuck = {P: replace(known.stuck[P], verdict=Verdict.ONE_OF_SEVERAL, among=(P, TopicPartition("orders", 1)))}
+
+    world.run(4, world.produce)
+
+    assert known.stuck[P].verdict is Verdict.STUCK
+    assert len([told for told in world.kube.happenings_of("p") if told.reason == "RecordStuck"]) == 1
+    assert world.registry.get_sample_value("tidegate_stuck_records_found_total") == 1
+
+
+def test_events_that_nobody_took_are_told_by_the_next_passes_as_well(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As while the API server is away."""
+    with monkeypatch.context() as away:
+        away.setattr(world.kube, "record", lambda *_: None)
+        offset = world.get_stuck()
+    assert world.told == []
+    world.run(4, world.produce)
+    assert world.told == ["RecordStuck"]
+    world.commit(offset + 1)
+    with monkeypatch.context() as away:
+        away.setattr(world.kube, "record", lambda *_: None)
+        world.run(4)
+    world.run(4)
+    assert world.told == ["RecordStuck", "RecordPassed"]
+
+    world.run(1200, world.read_well)
+    assert world.keep().happenings == ()
+
+
 def test_what_was_told_outlives_the_process_and_is_not_told_again(world: World) -> None:
     offset = world.get_stuck()
     assert world.status.stuck_records is not None
@@ -395,6 +474,85 @@ def test_records_that_may_not_be_read_are_no_finding(world: World) -> None:
     world.run(60, world.produce)
     assert world.said == ("Unknown", "RecordsUnreadable")
     assert "RecordStuck" not in world.told
+
+
+class Unreadable:
+    """Reads records of all topics but one."""
+
+    def __init__(self, world: World, topic: str) -> None:
+        self._next_records, self._topic = world.kafka.next_records, topic
+
+    def __call__(self, positions: Any) -> Any:
+        if any(partition.topic == self._topic for partition in positions):
+            raise NotAuthorized(f"Read on topic {self._topic} is missing")
+        return self._next_records(positions)
+
+
+def test_a_topic_that_may_not_be_read_hides_no_record_of_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World("refunds")
+    refunds = TopicPartition("refunds", 0)
+    world.commit(0, refunds)
+    monkeypatch.setattr(world.kafka, "next_records", Unreadable(world, "refunds"))
+
+    def read_both() -> None:
+        world.commit(world.kafka.log_bounds([refunds])[refunds].latest, refunds)
+        world.kafka.append(refunds, [world.clock.now()])
+        world.read_well()
+
+    def produce_both() -> None:
+        world.kafka.append(refunds, [world.clock.now()])
+        world.produce()
+
+    world.run(30, read_both)
+    world.run(60, produce_both)
+
+    # Nor is it known that it is not the other one that holds up the member.
+    assert world.said == ("True", "OneOfSeveral")
+    condition = find_condition(world.status.conditions, RECORD_STUCK)
+    assert condition is not None
+    assert "Read on topic refunds is missing" in condition.message
+
+
+def test_a_record_stays_told_and_is_passed_while_another_topic_may_not_be_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World("refunds")
+    refunds = TopicPartition("refunds", 0)
+    offset = world.get_stuck()
+    assert len(world.resets) == 1
+    monkeypatch.setattr(world.kafka, "next_records", Unreadable(world, "refunds"))
+
+    def both_move() -> None:
+        world.kafka.append(refunds, [world.clock.now()])
+        world.commit(world.kafka.log_bounds([refunds])[refunds].latest, refunds)
+
+    world.run(20, both_move)
+    world.run(40, lambda: world.kafka.append(refunds, [world.clock.now()]))
+    assert (world.said, world.stuck) == (("True", "Stuck"), [offset])
+    condition = find_condition(world.status.conditions, RECORD_STUCK)
+    assert condition is not None
+    assert condition.message.endswith(". Read on topic refunds is missing")
+    world.commit(offset + 1)
+    world.run(4)
+
+    assert world.resets == []
+    assert "RecordPassed" in world.told
+
+
+def test_while_nothing_else_is_stuck_a_topic_that_may_not_be_read_is_said(world: World) -> None:
+    """And asked for again once a minute."""
+    world.run(30, world.read_well)
+    refuses = Unreadable(world, "orders")
+    world.kafka.next_records = refuses  # type: ignore[method-assign]
+    asked = world.kafka.calls.count("log_bounds")
+    world.run(100, world.produce)
+    assert world.said == ("Unknown", "RecordsUnreadable")
+    assert world.kafka.calls.count("log_bounds") - asked <= 4
+    world.kafka.next_records = refuses._next_records  # type: ignore[method-assign]
+
+    world.run(100, world.produce)
+
+    assert world.said == ("True", "Stuck")
 
 
 def test_a_topic_that_was_created_again_is_another_one(world: World) -> None:
