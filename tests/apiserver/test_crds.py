@@ -349,7 +349,7 @@ STATUSES: dict[str, dict[str, Any]] = {
                     "group": "payments",
                     "reason": "ExpiresSoon",
                     "expiresAt": "2026-11-27T14:00:00Z",
-                    "message": "the first of 4 offset(s) ends at 2026-11-27T14:00:00Z",
+                    "message": "the first of 4 offset(s) expires at 2026-11-27T14:00:00Z",
                 }
             ],
         },

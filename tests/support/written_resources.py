@@ -491,7 +491,7 @@ def _policies() -> Iterator[Written]:
         RETAINED,
         False,
         reason="ExpiresSoon",
-        message="the first of 4 offset(s) ends at 2026-11-22T08:00:00Z",
+        message="the first of 4 offset(s) expires at 2026-11-22T08:00:00Z",
         generation=_GENERATION,
         now=_NOW,
     )

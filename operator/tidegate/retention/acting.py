@@ -64,7 +64,7 @@ class Acting:
         if not refused:
             return ""
         return (
-            f"{refused}. Keeping offsets takes Read on group {group_id} and on its topics, and brokers that take "
+            f"{refused}. Keeping offsets requires Read on group {group_id} and its topics, and brokers that accept "
             "OffsetCommit v2 to v4"
         )
 

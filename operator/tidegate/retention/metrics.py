@@ -18,7 +18,7 @@ class RetentionMetrics:
         self._now_s = now_s
         self._left = Gauge(
             "tidegate_offsets_expire_seconds",
-            "How long until the first offset of a policy's group expires, as far as known; absent where none does.",
+            "How long until the first offset of a policy's group expires, as far as known; absent if none does.",
             ["namespace", "policy"],
             registry=registry,
         )
@@ -29,7 +29,7 @@ class RetentionMetrics:
             "tidegate_offset_renewals", "Offsets that were committed again, unchanged, to keep them.", registry=registry
         )
         self._restored = Counter(
-            "tidegate_offsets_restored", "Expired offsets that were put back from a snapshot.", registry=registry
+            "tidegate_offsets_restored", "Expired offsets that were restored from a snapshot.", registry=registry
         )
         self._of_groups = Gauge(
             "tidegate_group_offsets_expire_seconds",

@@ -107,7 +107,7 @@ def _judged(
         return (
             ConditionStatus.UNKNOWN,
             STATE_UNKNOWN,
-            f"whether the group has members can't be told for a group of type {seen.group.type}: nothing is kept",
+            f"can't tell whether a group of type {seen.group.type} has members, so nothing is kept",
         )
     if done.refusal:
         return ConditionStatus.FALSE, GUARD_REFUSED, done.refusal
@@ -120,18 +120,19 @@ def _judged(
         return ConditionStatus.TRUE, HAS_MEMBERS, f"members keep the offsets of what they subscribe to{end}"
     if spec.guard:
         told = f"{plan.kept} of {count} offset(s) have a retention of their own"
-        when = "" if plan.expires_ms is None else f"; the first would end {_at(plan)} and is committed again before"
-        return ConditionStatus.TRUE, GUARDED, told + when
+        if plan.expires_ms is not None:
+            told += f"; the first would expire {_at(plan)} and is committed again before then"
+        return ConditionStatus.TRUE, GUARDED, told
     if plan.expires_ms is None:
         return (
             ConditionStatus.UNKNOWN,
             EXPIRY_UNKNOWN,
-            "when the offsets were committed is not known: they may expire at any time. Allow Read on "
+            "it is not known when the offsets were committed, so they may expire at any time. Allow Read on "
             f"__consumer_offsets, or {_keeping(policy)}",
         )
     if plan.expires_ms - seen.now_ms <= _ms(spec.warn_before):
-        return ConditionStatus.FALSE, EXPIRES_SOON, f"the first of {count} offset(s) ends {_at(plan)}"
-    return ConditionStatus.TRUE, NOT_DUE, f"the first of {count} offset(s) ends {_at(plan)}"
+        return ConditionStatus.FALSE, EXPIRES_SOON, f"the first of {count} offset(s) expires {_at(plan)}"
+    return ConditionStatus.TRUE, NOT_DUE, f"the first of {count} offset(s) expires {_at(plan)}"
 
 
 def _happenings(policy: PolicyView, spec: RetentionSpec, seen: Seen, plan: Plan, done: Done) -> list[KubeEvent]:
@@ -148,7 +149,7 @@ def _happenings(policy: PolicyView, spec: RetentionSpec, seen: Seen, plan: Plan,
         )
     guarded = spec.guard and seen.group.is_vacant and not done.refusal
     if not guarded and plan.expires_ms is not None and plan.expires_ms - seen.now_ms <= _ms(spec.warn_before):
-        message = _unsubscribed(plan) if not seen.group.is_vacant else f"the first offset ends {_at(plan)}"
+        message = _unsubscribed(plan) if not seen.group.is_vacant else f"the first offset expires {_at(plan)}"
         # A minute, so that an end that moves a little from look to look is told once.
         key = f"retention/soon/{plan.expires_ms // 60_000}"
         told.append(KubeEvent(EventType.WARNING, EXPIRES_SOON, f"group {seen.group.group_id}: {message}", key))
@@ -157,14 +158,14 @@ def _happenings(policy: PolicyView, spec: RetentionSpec, seen: Seen, plan: Plan,
 
 def _restored(group_id: str, restored: Restored) -> KubeEvent:
     clamped, seen_ms = restored.clamped, restored.seen_ms
-    message = f"{len(restored.partitions)} expired offset(s) of group {group_id} were put back"
+    message = f"{len(restored.partitions)} expired offset(s) of group {group_id} were restored"
     if seen_ms:
         first, last = _text(min(seen_ms)), _text(max(seen_ms))
-        message += f", as they were last seen {f'at {first}' if first == last else f'between {first} and {last}'}"
+        message += f", as last seen {f'at {first}' if first == last else f'between {first} and {last}'}"
     if clamped:
         first_clamped, (was, now) = min(clamped.items())
         message += (
-            f"; {len(clamped)} to another offset, as their logs no longer reach there "
+            f"; {len(clamped)} to another offset, because their logs no longer have the old one "
             f"({first_clamped}: {was}, now {now})"
         )
     return KubeEvent(EventType.NORMAL, OFFSETS_RESTORED, message, f"retention/restored/{restored.at_ms}")
@@ -172,7 +173,7 @@ def _restored(group_id: str, restored: Restored) -> KubeEvent:
 
 def _expired(policy: PolicyView, seen: Seen, plan: Plan, spec: RetentionSpec) -> str:
     if spec.guard:
-        fix = "they are restored as soon as that is possible"
+        fix = "they are restored as soon as possible"
     elif _waits(policy):
         what = "only observes" if policy.live.observes else "is frozen"
         fix = f"they are restored once KafkaConnection {policy.live.label} no longer {what}"
@@ -194,7 +195,7 @@ def _waits(policy: PolicyView) -> bool:
 
 
 def _unsubscribed(plan: Plan) -> str:
-    return f"offsets of topics that no member subscribes to end {_at(plan)}"
+    return f"offsets of topics that no member subscribes to expire {_at(plan)}"
 
 
 def _at(plan: Plan) -> str:

@@ -68,7 +68,7 @@ def _verdict(whole: WholeView, sums: RetentionStatus, counts: Counter[str]) -> t
     worst = next((reason for reason in _TROUBLES if counts[reason]), None)
     if worst is not None:
         status = ConditionStatus.UNKNOWN if worst == EXPIRY_UNKNOWN else ConditionStatus.FALSE
-        return status, worst, f"{told}. status.groups.worst names those that need somebody most"
+        return status, worst, f"{told}. status.groups.worst names the groups that need attention most"
     if not counts.keys() - set(_NOTHING_TO_KEEP):
         none = f"none of {len(whole.each)} group(s) has committed offsets to keep in the topics of this policy"
         return ConditionStatus.UNKNOWN, NO_OFFSETS, none

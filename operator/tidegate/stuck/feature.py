@@ -150,7 +150,7 @@ class StuckRecordsFeature:
             raise snapshot.failure
         if snapshot.gates is None:
             known.begin_anew()
-            message = f"whether Tidegate holds partitions can't be read, so none is judged: {snapshot.gates_failure}"
+            message = f"could not read whether Tidegate holds partitions, so none is judged: {snapshot.gates_failure}"
             return FeatureOutcome(unknown(policy, HOLDS_UNKNOWN, message), again_after_s=_REFUSED_S)
         group, gates = snapshot.groups[policy.group], snapshot.gates
         if gates.claims.queue(policy.group):
@@ -200,7 +200,7 @@ class StuckRecordsFeature:
         for partition, stuck in changes.found.items():
             _log.info("%s: group %s stands at %s@%d", label_of(policy.body), policy.group, partition, stuck.head.offset)
         if group.state is GroupState.UNKNOWN:
-            message = f"who owns what can't be told for a group of type {group.type}: nothing is judged"
+            message = f"can't tell who owns the partitions of a group of type {group.type}, so none is judged"
             return FeatureOutcome(unknown(policy, NOT_READ, message))
         await self._remember(policy, known)
         if refused and not known.stuck:

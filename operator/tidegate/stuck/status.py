@@ -84,17 +84,23 @@ def _verdict(
     waiting = ""
     if counts.waiting:
         waiting = (
-            f". In {counts.waiting} partition(s) consumers of committed records wait for a transaction that is open"
+            f". In {counts.waiting} partition(s), consumers of committed records are waiting for an open transaction"
         )
     if not counts.watched:
-        return ConditionStatus.UNKNOWN, NOT_READ, f"no partition with a committed offset has an owner just now{waiting}"
+        return (
+            ConditionStatus.UNKNOWN,
+            NOT_READ,
+            f"no partition with a committed offset has an owner at present{waiting}",
+        )
     if not counts.judged:
         message = (
-            f"of none of {counts.watched} partition(s) enough was seen: a committed offset has to move five times "
-            f"while it is looked at{waiting}"
+            f"not enough has been seen of any of {counts.watched} partition(s) yet: a committed offset has to move "
+            f"five times while it is watched{waiting}"
         )
         return ConditionStatus.UNKNOWN, NOT_JUDGED, message
-    rest = f"; of {counts.watched - counts.judged} not enough was seen" if counts.judged < counts.watched else ""
+    rest = (
+        f"; not enough has been seen of {counts.watched - counts.judged} yet" if counts.judged < counts.watched else ""
+    )
     return ConditionStatus.FALSE, NONE_STUCK, f"{counts.judged} partition(s) are judged{rest}{waiting}"
 
 
@@ -107,13 +113,13 @@ def sentence(group: str, partition: TopicPartition, it: Stuck) -> str:
     since = _time(datetime.fromtimestamp(it.since_ms / 1000, UTC))
     if it.verdict is Verdict.STUCK:
         return (
-            f"group {group} does not get past record {record} {what}: since {since} its committed offset stands at "
-            f"{it.committed}, while its log grows and its owner lives"
+            f"group {group} does not get past record {record} {what}: its committed offset has been {it.committed} "
+            f"since {since}, although the log grows and the owner is alive"
         )
     others = ", ".join(str(p) for p in it.among[:_NAMED]) + ("" if len(it.among) <= _NAMED else " and others")
     return (
-        f"group {group} stands at record {record} {what} since {since}; its owner does not get on in "
-        f"{len(it.among)} partitions ({others}), and one of their next records may hold it up"
+        f"group {group} has been at record {record} {what} since {since}; its owner makes no progress in "
+        f"{len(it.among)} partitions ({others}), and the next record of one of them may be the cause"
     )
 
 
@@ -127,7 +133,7 @@ def _happenings(group: str, changes: Changes) -> Iterator[KubeEvent]:
         yield KubeEvent(EventType.WARNING, RECORD_STUCK_EVENT, sentence(group, partition, it), key)
     for partition, it in sorted(changes.passed.items()):
         key = f"passed/{partition}/{it.head.offset}/{it.since_ms // 1000}"
-        message = f"group {group} is not known to stand at {partition}@{it.head.offset} any more"
+        message = f"group {group} is no longer known to be stuck at {partition}@{it.head.offset}"
         yield KubeEvent(EventType.NORMAL, PASSED, message, key)
 
 

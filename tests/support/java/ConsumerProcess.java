@@ -198,8 +198,8 @@ public final class ConsumerProcess {
                         consumer.commitSync();
                         committed(due, null);
                     }
-                    case "async" -> consumer.commitAsync(this::committed);
                     // A KIP-848 consumer may tell no offsets of a commit that was refused.
+                    case "async" -> consumer.commitAsync((told, error) -> committed(told == null ? due : told, error));
                     default -> consumer.commitAsync(due, (told, error) -> committed(due, error));
                 }
             } catch (KafkaException refused) {

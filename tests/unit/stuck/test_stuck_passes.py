@@ -456,7 +456,7 @@ def test_an_open_transaction_is_told_as_such(world: World) -> None:
     assert world.stuck == []
     condition = find_condition(world.status.conditions, RECORD_STUCK)
     assert condition is not None
-    assert "In 1 partition(s) consumers of committed records wait for a transaction that is open" in condition.message
+    assert "In 1 partition(s), consumers of committed records are waiting for an open transaction" in condition.message
 
 
 def test_a_group_that_loses_its_members_is_not_known_to_be_stuck(world: World) -> None:
@@ -671,7 +671,10 @@ def test_a_partition_without_a_leader_keeps_no_other_from_being_judged_and_is_no
     world.run(4, world.read_well)
     said = find_condition(world.status.conditions, RECORD_STUCK)
     assert said is not None
-    assert (said.status.value, said.message) == ("False", "1 partition(s) are judged; of 1 not enough was seen")
+    assert (said.status.value, said.message) == (
+        "False",
+        "1 partition(s) are judged; not enough has been seen of 1 yet",
+    )
 
     world.run(40, world.produce)
 
