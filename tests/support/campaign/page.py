@@ -13,24 +13,26 @@ SUCCEEDED = "Succeeded"
 HEAD = """\
 # The campaign: random schedules of resets, pauses and faults
 
-`make campaign SEEDS=0-49` carries out the schedules of these seeds and writes this page anew, from
-[campaign.jsonl](campaign.jsonl), which has a line for each; a seed that was tried at this commit already is left out.
-The commit is the last one that changed what the trials run: the modules, the clients and the brokers. Comments and
-docstrings do not count.
+`make campaign SEEDS=0-49` carries out the schedules of these seeds and rewrites this page from
+[campaign.jsonl](campaign.jsonl), which has a line for each trial. A seed that was already tried at this commit is left
+out. The commit is the last one that changed what the trials run: the modules, the clients and the brokers. Comments and
+docstrings do not count. Of each seed only the newest trial is kept: a seed that finds a defect is tried again once that
+is fixed, and the changelog says what was found.
 
 A schedule is drawn from its seed alone: a kind of client and of group, how its application commits, and some steps.
 Each step asks for up to three resets at once, may pause partitions meanwhile, and has faults at random moments.
-Resets are carried out by writers in processes of their own, on three brokers. What clients and brokers make of it has
-a timing of its own: the same seed is the same schedule, and not always the same history. From seed 1000 on all of the
-tests' clients and ways to commit are drawn, below that those of the first campaigns. librdkafka's exactly-once
+Each reset is carried out by a process of its own, on three brokers. The timing of clients and brokers differs from run
+to run: the same seed gives the same schedule, but not always the same history. From seed 1000 on, all of the tests'
+clients and ways to commit are drawn; below that, those of the first campaigns. librdkafka's exactly-once
 applications are drawn at `read_uncommitted` only: at `read_committed` a consumer that is rebalanced twice with a
 transaction open begins at its `auto.offset.reset` ([guarantees](../explanation/guarantees.md)). kafkajs's consumers
 need Node.js and the npm registry; where `node` is missing, seeds that draw them are left out.
 
 Each trial's history is judged by rules that know nothing of Tidegate ([format and
-rules](../../tests/support/HISTORY.md)). A verdict is *untrue* where the history breaks one of them: a record was lost,
-an offset moved that nobody had asked for, or what a reset said of itself (`Succeeded`, `RolledBack`, `Failed`) is
-belied by what the consumers were given and committed. It is *broken* where the trial came to no end.
+rules](../../tests/support/HISTORY.md)). A verdict is *untrue* if the history breaks one of them: a record was lost, an
+offset moved although nobody had asked for it, or what a reset said of itself (`Succeeded`, `RolledBack`, `Failed`) is
+contradicted by what the consumers received and committed. It is *broken* if the trial did not finish, for example
+because a test consumer was too slow to read to the end on an overloaded machine.
 """
 
 
