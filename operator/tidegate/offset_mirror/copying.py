@@ -93,8 +93,12 @@ class Copying:
         self.courses_at_rest: list[Course] = []
         """Where the copies ended when it was stopped; what was on its way then may have come since."""
         self._late: set[asyncio.Future[Any]] = set()
-        self._is_ending = asyncio.Event()
-        self._carried_whole = False
+        self._is_ending = False
+        self._endings = 0
+        """How many failovers have been asked for, of which all but the last were taken back."""
+        self._carried_for = 0
+        """For which of them the groups were carried over last."""
+        self._carry_now = asyncio.Event()
         self.groups: CarriedGroups | None = None
         self._groups_trouble = ""
         self._writers: Writers | KafkaFailure | None = None
@@ -131,12 +135,19 @@ class Copying:
         """Why a failover that waits for this must not end it: some group has not been carried over as it stands;
         otherwise nothing. From the first call on, what can't be told of a group counts, which otherwise waits for the
         next time: a failover would find it at the end, and all this would be ended and begun each time."""
-        self._is_ending.set()
+        if not self._is_ending:
+            self._is_ending, self._endings = True, self._endings + 1
+            self._carry_now.set()
         if self._carrying is None:
             return ""
-        if self.groups is None or not self._carried_whole:
+        if self.groups is None or self._carried_for != self._endings:
             return self._groups_trouble or "the groups are being carried over once more"
         return not_carried(self.groups)
+
+    def goes_on(self) -> None:
+        """No failover is asked for, or it was taken back: one group of which something can't be told must not keep the
+        others from being carried over."""
+        self._is_ending = False
 
     def start(self) -> None:
         self._spawn("follow", self._partitions.follow)
@@ -274,7 +285,8 @@ class Copying:
         while True:
             ends = {c.partition: c.offset for c in self.courses() if c.offset is not None and not c.drifted}
             source_ids = self.source_ids()
-            whole = self._is_ending.is_set()
+            whole, ending = self._is_ending, self._endings
+            self._carry_now.clear()
             # While nothing is known of a copy, nothing is known of how far a group may go.
             if ends:
                 try:
@@ -284,27 +296,22 @@ class Copying:
                         in_thread(self._patient, carrier.carry, *carrying, whole=whole)
                     )
                     self.groups, self._groups_trouble = await asyncio.shield(self._carrying_now), ""
-                    self._carried_whole = whole
+                    self._carried_for = ending if whole else self._carried_for
                 except KafkaFailure as failure:
                     self._groups_trouble = str(failure)
-            await self._until_due(self._until_carried_s(self._carrying.interval_s), whole=whole)
-
-    async def _until_due(self, interval_s: float, *, whole: bool) -> None:
-        """``whole``: as it was carried over just now. A failover does not wait for the next time."""
-        if whole:
-            await asyncio.sleep(interval_s)
-            return
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(interval_s):
-                await self._is_ending.wait()
+            # A failover does not wait for the next time.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._until_carried_s(self._carrying.interval_s)):
+                    await self._carry_now.wait()
 
     def _until_carried_s(self, interval_s: float) -> float:
         if self.groups is None:
             return self._look_s
-        if not self.groups.failed:
+        waits = self._is_ending and self._carried_for != self._endings
+        if not self.groups.failed and not self._groups_trouble and not waits:
             return interval_s
         # One that could not be carried over keeps a failover from ending.
-        return min(interval_s, _CARRIED_AGAIN_AT_THE_END_S if self._is_ending.is_set() else _CARRIED_AGAIN_S)
+        return min(interval_s, _CARRIED_AGAIN_AT_THE_END_S if self._is_ending else _CARRIED_AGAIN_S)
 
 
 def not_carried(groups: CarriedGroups | None) -> str:

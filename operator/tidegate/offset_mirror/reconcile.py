@@ -9,7 +9,7 @@ import functools
 import logging
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from typing import Final
 
 from tidegate.connection.freezing import FrozenMeanwhile, frozen
 from tidegate.connection.live import Live
@@ -65,7 +65,6 @@ from tidegate.threads import in_thread
 from tidegate.versions import WRITTEN_BY_NEWER_VERSION, NewerVersion
 
 _log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 _WAITING_S: Final = 2.0
 _OPENED_S: Final = 60.0
@@ -344,7 +343,7 @@ class MirrorReconciler:
         lost = self._running[uid].copying.is_lost
         if wanted is None:
             return told if told is not None and await self._jobs.end(body, told) else None
-        begin = functools.partial(unless_frozen, self._parts.live, beginning, _nothing)
+        begin = functools.partial(unless_frozen, self._parts.live, beginning, lambda: None)
         try:
             job, has_begun = await self._jobs.keep(body, told, replace(wanted, lost=lost), begin)
         except NewerVersion as newer:
@@ -364,6 +363,8 @@ class MirrorReconciler:
         key = (connections, cluster_ids, settings, allowed)
         running = self._running.get(uid)
         if running is not None and running.key == key:
+            if spec.failover is None:
+                running.copying.goes_on()
             return running.copying
         await self._end(uid)
         parts = self._parts
@@ -388,10 +389,6 @@ class MirrorReconciler:
         body = await in_thread(parts.executor, parts.kube.replace_status, MIRRORS, body, told.status.to_json())
         parts.metrics.wrote_status(MIRRORS.kind)
         return body
-
-
-def _nothing() -> None:
-    """To be begun, where only whether it may is asked."""
 
 
 def _connections(pair: Collection[Live]) -> object:

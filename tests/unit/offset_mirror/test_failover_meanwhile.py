@@ -1,0 +1,120 @@
+"""What happens while a mirror fails over: what is found, written or taken back between two looks."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterator, Mapping
+
+import pytest
+
+from support.mirror.passes import World, failed_over
+from tidegate.kafka.errors import NotAuthorized, Unavailable
+from tidegate.kafka.model import LogBounds, TopicPartition
+from tidegate.mirror.ports import UNDECIDED, GroupOffset, GroupOffsets
+from tidegate.offset_mirror import copying as copying_module
+
+P0 = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    world = World()
+    world.spec["topics"] = {"include": ["t", "u"]}
+    world.spec["groups"] = {"include": ["*"], "interval": "1s"}
+    world.one_pass()
+    world.there._numbers = itertools.count(1000)
+    world.copied()
+    yield world
+    world.close()
+
+
+# --- a failover that is taken back ------------------------------------------------------------------------------------
+
+
+def test_groups_are_carried_over_as_before_once_a_failover_is_taken_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group that the principal may not describe any more holds up a failover, and nothing else."""
+    monkeypatch.setattr(copying_module, "_CARRIED_AGAIN_AT_THE_END_S", 0.05)
+    world.here.offsets = {"g": {P0: GroupOffset(7)}, "left": {P0: GroupOffset(3)}}
+    world.passes(lambda: {"g", "left"} <= world.there.offsets.keys())
+    del world.here.offsets["left"]
+    committed = world.here.committed
+
+    def denied(group_ids: Collection[str]) -> Mapping[str, GroupOffsets]:
+        if "left" in group_ids:
+            raise NotAuthorized("allow the principal Describe on group left")
+        return committed(group_ids)
+
+    monkeypatch.setattr(world.here, "committed", denied)
+    world.spec["failover"] = {}
+    world.one_pass()
+    world.passes(lambda: "Describe on group left" in world.condition("Ready").message)
+    del world.spec["failover"]
+    world.here.offsets["g"] = {P0: GroupOffset(9)}
+    world.one_pass()
+    world.passes(lambda: world.there.offsets["g"] == {P0: GroupOffset(9)})
+    world.copied()
+
+
+def test_a_failover_that_is_asked_for_again_carries_the_groups_over_once_more(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does not go by what was so when it was asked for the first time."""
+    monkeypatch.setattr(copying_module, "_CARRIED_AGAIN_AT_THE_END_S", 0.05)
+    world.spec["groups"] = {"include": ["*"], "interval": "1h"}
+    world.here.offsets = {"g": {P0: GroupOffset(7)}}
+    world.one_pass()
+    world.passes(lambda: "g" in world.there.offsets)
+    lacking(world, 5)
+    [copying] = world.copying
+    world.spec["failover"] = {}
+    world.one_pass()
+    first = copying.groups
+    world.passes(lambda: copying.groups is not first)
+    del world.spec["failover"]
+    world.one_pass()
+
+    world.here.offsets["g"] = {P0: GroupOffset(UNDECIDED)}
+    lacking(world, 0)
+    world.spec["failover"] = {}
+    says = "1 group(s) could not be carried over: a transaction is still to decide what group g has committed for t-0"
+    world.one_pass()
+    world.passes(lambda: says in world.condition("Ready").message)
+    assert world.copying == [copying]
+
+
+def test_a_failover_does_not_wait_an_interval_for_a_cluster_that_was_away_for_a_moment(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copying_module, "_CARRIED_AGAIN_AT_THE_END_S", 0.05)
+    world.spec["groups"] = {"include": ["*"], "interval": "1h"}
+    world.here.offsets = {"g": {P0: GroupOffset(7)}}
+    world.one_pass()
+    world.passes(lambda: "g" in world.there.offsets)
+
+    def away() -> frozenset[str]:
+        raise Unavailable("list the groups: nobody answers")
+
+    monkeypatch.setattr(world.here, "group_ids", away)
+    world.spec["failover"] = {}
+    world.one_pass()
+    world.passes(lambda: "list the groups: nobody answers" in world.condition("Ready").message)
+    monkeypatch.undo()
+    monkeypatch.setattr(copying_module, "_CARRIED_AGAIN_AT_THE_END_S", 0.05)
+
+    assert failed_over(world).not_copied == 0
+
+
+def lacking(world: World, offsets: int) -> None:
+    """Of an open transaction in each partition."""
+    cluster = type(world.here)
+
+    def open_ended(
+        partitions: Collection[TopicPartition], *, stable: bool = True
+    ) -> Mapping[TopicPartition, LogBounds]:
+        beyond = 0 if stable else offsets
+        found = cluster.bounds(world.here, partitions, stable=stable)
+        return {p: LogBounds(one.earliest, one.latest + beyond) for p, one in found.items()}
+
+    world.here.bounds = open_ended  # type: ignore[method-assign]
