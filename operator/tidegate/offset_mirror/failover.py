@@ -15,6 +15,7 @@ from tidegate.kafka.model import TopicPartition
 from tidegate.kube.ports import Object, namespace_of
 from tidegate.mirror.ports import MirrorCluster
 from tidegate.offset_mirror.copying import Copying, not_carried
+from tidegate.offset_mirror.course import Course
 from tidegate.offset_mirror.ending import Settled, ended, fence_some, lacking, settle
 from tidegate.offset_mirror.partitions import Clusters
 from tidegate.offset_mirror.rows import with_drift
@@ -72,7 +73,9 @@ class Failover:
             last: Settled | str = Settled({}, None)
             if theirs is not None:
                 last = await self._settled(theirs, ours, stopped, accepts_loss=accepts_loss)
-            why = "" if accepts_loss else _keeps_from_ending(last)
+            # What the last comparison or step has found, no pass has seen.
+            halted = _halted(stopped.courses_at_rest if stopped is not None else ())
+            why = "" if accepts_loss else halted or _keeps_from_ending(last)
             if why:
                 return draining(before, told, why)
             fence_id = await in_thread(self.executor, ours.new_producer_id)
@@ -153,6 +156,12 @@ def _lacks(missing: Mapping[TopicPartition, int]) -> str:
     such = f"such as {worst}, which lacks {missing[worst]}"
     says = f"the copies of {len(missing)} partition(s) lack {sum(missing.values())} offset(s), {such}"
     return f"{says}. Stop what writes to the source"
+
+
+def _halted(courses: Iterable[Course]) -> str:
+    """Which of these copies must not be written any more, where one must not."""
+    halted = next((course for course in courses if course.stopped), None)
+    return "" if halted is None else f"the copy of {halted.partition} is stopped: {halted.stopped}"
 
 
 def _keeps_from_ending(last: Settled | str) -> str:

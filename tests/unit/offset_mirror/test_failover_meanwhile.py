@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 
 import pytest
 
 from support.mirror.passes import World, failed_over
+from support.mirror.written import Written, batch
 from tidegate.kafka.errors import NotAuthorized, Unavailable
 from tidegate.kafka.model import LogBounds, TopicPartition
 from tidegate.mirror.ports import UNDECIDED, GroupOffset, GroupOffsets
@@ -118,3 +121,37 @@ def lacking(world: World, offsets: int) -> None:
         return {p: LogBounds(one.earliest, one.latest + beyond) for p, one in found.items()}
 
     world.here.bounds = open_ended  # type: ignore[method-assign]
+
+
+# --- what is found in the meantime ------------------------------------------------------------------------------------
+
+
+def test_a_difference_that_is_found_while_the_source_is_asked_keeps_a_failover_from_ending(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del world.spec["groups"]
+    world.one_pass()
+    world.copied()
+    [copying] = world.copying
+    log = world.there.log("t").log
+    written = batch(3, {0: Written(1, b"foreign", b"somebody else's")}, 1)
+    [at] = [at for at, one in enumerate(log) if one.base == 3]
+    assert log[at].until == 4
+    log[at] = replace(log[at], data=written)
+    monkeypatch.setattr(copying.comparing, "choose", lambda _: (P0, 0))
+    cluster, asked = type(world.here), list[bool]()
+
+    def asking(partitions: Collection[TopicPartition], *, stable: bool = True) -> Mapping[TopicPartition, LogBounds]:
+        if not stable and not asked:
+            asked.append(True)
+            asyncio.run_coroutine_threadsafe(copying._compare_one(), world.loop).result(20)
+        return cluster.bounds(world.here, partitions, stable=stable)
+
+    world.here.bounds = asking  # type: ignore[method-assign]
+    world.spec["failover"] = {}
+    world.one_pass()
+    world.passes(lambda: world.condition("Ready").reason in ("CopiesDrifted", "FailedOver"))
+
+    assert asked
+    assert world.condition("Ready").reason == "CopiesDrifted"
+    assert world.status.failover is None
