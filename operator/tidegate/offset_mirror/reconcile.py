@@ -52,6 +52,7 @@ from tidegate.offset_mirror.status import (
     is_news,
     job_ending,
     refused,
+    steady,
     suspended,
     waiting,
 )
@@ -120,7 +121,7 @@ class MirrorReconciler:
             return Pass(await say_unreadable(parts.kube, parts.executor, MIRRORS, body, now, keys), UNREADABLE_AGAIN_S)
         before = Before(read_status(OffsetMirrorStatus, body), int(body["metadata"]["generation"]), parts.clock.now())
         outcome = await self._looked_after(body, before)
-        body = await self._say(body, before, outcome.told)
+        body = await self._say(body, before, steady(before, outcome.told))
         return Pass(body, outcome.again_after_s)
 
     async def forget(self, body: Object) -> None:

@@ -6,11 +6,13 @@ import asyncio
 import itertools
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from support.mirror.passes import World, failed_over
 from support.mirror.written import Written, batch
+from tidegate.clock import SystemClock
 from tidegate.kafka.errors import NotAuthorized, Unavailable
 from tidegate.kafka.model import LogBounds, TopicPartition
 from tidegate.mirror.ports import UNDECIDED, GroupOffset, GroupOffsets
@@ -155,3 +157,24 @@ def test_a_difference_that_is_found_while_the_source_is_asked_keeps_a_failover_f
     assert asked
     assert world.condition("Ready").reason == "CopiesDrifted"
     assert world.status.failover is None
+
+
+# --- what is said meanwhile -------------------------------------------------------------------------------------------
+
+
+def test_a_failover_that_waits_says_so_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not each time that it could be in sync but for that."""
+    times = itertools.count()
+    began = datetime.now(UTC)
+    monkeypatch.setattr(SystemClock, "now", lambda _: began + timedelta(seconds=next(times)))
+    lacking(world, 5)
+    world.spec["failover"] = {}
+    assert world.one_pass().reason == "FailoverDraining"
+    happenings, since = world.kube.happenings_of("m"), world.condition("Ready").last_transition_time
+    reconciling = world.condition("Reconciling").last_transition_time
+    for _ in range(5):
+        assert world.one_pass().reason == "FailoverDraining"
+
+    assert world.kube.happenings_of("m") == happenings
+    assert world.condition("Ready").last_transition_time == since
+    assert world.condition("Reconciling").last_transition_time == reconciling
