@@ -178,3 +178,19 @@ def test_a_failover_that_waits_says_so_once(world: World, monkeypatch: pytest.Mo
     assert world.kube.happenings_of("m") == happenings
     assert world.condition("Ready").last_transition_time == since
     assert world.condition("Reconciling").last_transition_time == reconciling
+
+
+# --- what is not known ------------------------------------------------------------------------------------------------
+
+
+def test_a_topic_that_was_never_begun_and_is_hidden_now_is_not_taken_for_nothing(world: World) -> None:
+    world.here.create_topic("u", 1, {})
+    world.here.write("u", 4)
+    world.there.create_topic("u", 1, {"retention.ms": "5"})
+    world.there.write("u", 1)
+    world.passes(lambda: world.condition("Drifted").status == "True")
+    world.here.hidden = {"u"}
+    found = failed_over(world, acceptLoss=True)
+
+    assert [(topic.name, topic.lacks) for topic in found.topics] == [("t", (0, 0)), ("u", None)]
+    assert found.not_copied is None
