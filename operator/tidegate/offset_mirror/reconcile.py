@@ -293,7 +293,8 @@ class MirrorReconciler:
             ready = [topic for topic in prepared.copied if topic.source.name not in fresh]
             ready += self._jobs.going_on(body, prepared)
             running.comparing.keep({row.name for row in rows} - fresh)
-            adopts = frozenset(row.name for row in rows if row.adopted)
+            # What groups have for those that are not seen yet is noted with the rest: that is done once for each group.
+            adopts = frozenset(row.name for row in rows if row.adopted) | prepared.adoption.unseen
             mirrored = frozenset(row.name for row in rows if row.target_id)
             copy = functools.partial(running.copy, ready, before.status.producer_ids, adopts, mirrored)
             # Of a mirror that was suspended all may be ready by now, which has taken seconds.

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from support.mirror.passes import World, failed_over
+from support.mirror.passes import World, failed_back, failed_over
 from support.mirror.written import Written, batch
 from tidegate.clock import SystemClock
 from tidegate.kafka.errors import NotAuthorized, Unavailable
@@ -194,3 +194,28 @@ def test_a_topic_that_was_never_begun_and_is_hidden_now_is_not_taken_for_nothing
 
     assert [(topic.name, topic.lacks) for topic in found.topics] == [("t", (0, 0)), ("u", None)]
     assert found.not_copied is None
+
+
+# --- back -------------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_group_had_for_a_topic_that_is_seen_later_is_overwritten_as_well(world: World) -> None:
+    """As all that is from before the failover. Meanwhile the group is carried over for another topic."""
+    other = TopicPartition("u", 0)
+    world.here.create_topic("u", 1, {})
+    world.here.write("u", 10)
+    world.here.offsets["g"] = {P0: GroupOffset(7), other: GroupOffset(7)}
+    world.passes(lambda: world.there.offsets.get("g") == world.here.offsets["g"])
+    world.copied()
+    failed_over(world)
+    world.there.offsets["g"] = {P0: GroupOffset(9), other: GroupOffset(9)}
+    failed_back(world)
+    world.spec["topics"] = {"include": ["t", "u"]}
+    world.here.headless = {P0}
+    world.one_pass()
+    world.passes(lambda: world.here.offsets["g"][other] == GroupOffset(9))
+    assert world.here.offsets["g"][P0] == GroupOffset(7)
+
+    world.here.headless = set()
+    world.passes(lambda: world.here.offsets["g"] == world.there.offsets["g"])
+    world.copied()
