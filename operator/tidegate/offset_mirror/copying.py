@@ -35,6 +35,7 @@ _CARRIED_AGAIN_S: Final = 60.0
 _CARRIED_AGAIN_AT_THE_END_S: Final = 5.0
 """While a failover waits for it."""
 _ACLS_S: Final = 60.0
+LATE: Final = "answers to what was sent are waited for"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +69,11 @@ class Copying:
         name: str,
         look_s: float,
         reports: Reports | None = None,
+        late: Collection[asyncio.Future[Any]] = (),
     ) -> None:
         """``look_s``: how often the ends of a source that does not grow are asked for, for all partitions at once;
-        ``reports``: of the job that copies; absent: this process does."""
+        ``reports``: of the job that copies; absent: this process does; ``late``: see :attr:`late`, of what followed the
+        mirror before, in this process."""
         self._look_s = look_s
         self._clusters = clusters
         self._limits = limits
@@ -92,7 +95,7 @@ class Copying:
         self.ids_at_rest: dict[str, str] = {}
         self.courses_at_rest: list[Course] = []
         """Where the copies ended when it was stopped; what was on its way then may have come since."""
-        self._late: set[asyncio.Future[Any]] = set()
+        self._late = {*late}
         self._is_ending = False
         self._endings = 0
         """How many failovers have been asked for, of which all but the last were taken back."""
@@ -176,6 +179,12 @@ class Copying:
         """By topic that is copied, its id at the source."""
         return {partition.topic: each.of.source.topic_id for partition, each in self._partitions.items()}
 
+    def may_append_to(self, status: OffsetMirrorStatus) -> frozenset[str]:
+        """The topics to whose copies this process may append by a place that it knows: all that have a copy while
+        something is late."""
+        late = {row.name for row in status.topics if row.target_id} if self.late else set[str]()
+        return frozenset({*self.source_ids(), *self._partitions.ending, *late})
+
     async def stop(self) -> None:
         """Send nothing more, and wait some seconds for what is on its way: afterwards nothing is written, unless a
         broker has not answered by then."""
@@ -189,7 +198,8 @@ class Copying:
         ending: list[asyncio.Future[Any]] = [*self._tasks, *tasks, steps]
         if self._carrying_now is not None:
             ending.append(self._carrying_now)
-        _, self._late = await asyncio.wait(ending, timeout=_CLOSING_S)
+        _, late = await asyncio.wait(ending, timeout=_CLOSING_S)
+        self._late |= late
         self._rest(partitions)
         await loop.run_in_executor(None, self._close)
 
@@ -197,7 +207,7 @@ class Copying:
             self._rest(partitions)
             loop.run_in_executor(None, self._close)  # it may have connected anew
 
-        for each in self._late:
+        for each in late:
             each.add_done_callback(is_over)
 
     def _rest(self, partitions: Collection[Followed]) -> None:
@@ -205,9 +215,10 @@ class Copying:
         self.courses_at_rest = [each.seen() for each in partitions]
 
     @property
-    def is_at_rest(self) -> bool:
-        """Once it was stopped: whether all that was on its way then has been answered or given up by now."""
-        return all(each.done() for each in self._late)
+    def late(self) -> Collection[asyncio.Future[Any]]:
+        """What was on its way when this was stopped, or what followed the mirror before, and has not been answered or
+        given up yet."""
+        return [each for each in self._late if not each.done()]
 
     def carrier(self, clusters: Clusters, may_write: Callable[[], bool]) -> Carrier | None:
         """What carries groups over between these clusters, if any are."""
@@ -287,8 +298,9 @@ class Copying:
             source_ids = self.source_ids()
             whole, ending = self._is_ending, self._endings
             self._carry_now.clear()
-            # While nothing is known of a copy, nothing is known of how far a group may go.
-            if ends:
+            # While nothing is known of a copy, nothing is known of how far a group may go. And a commit that is late
+            # would set a group back to what is not noted any more: as somebody else's, it would stay for good.
+            if ends and not self.late:
                 try:
                     # Whoever ends this waits for the call itself, which can't be cancelled.
                     carrying = (ends, source_ids, self.adopts, self.mirrored)
@@ -312,6 +324,11 @@ class Copying:
             return interval_s
         # One that could not be carried over keeps a failover from ending.
         return min(interval_s, _CARRIED_AGAIN_AT_THE_END_S if self._is_ending else _CARRIED_AGAIN_S)
+
+
+def is_late(stopped: Copying | None) -> bool:
+    """Whether something that was on its way when the copying was stopped has not been answered or given up yet."""
+    return stopped is not None and bool(stopped.late)
 
 
 def not_carried(groups: CarriedGroups | None) -> str:

@@ -14,7 +14,7 @@ from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.model import TopicPartition
 from tidegate.kube.ports import Object, namespace_of
 from tidegate.mirror.ports import MirrorCluster
-from tidegate.offset_mirror.copying import Copying, not_carried
+from tidegate.offset_mirror.copying import LATE, Copying, is_late, not_carried
 from tidegate.offset_mirror.course import Course
 from tidegate.offset_mirror.ending import Settled, ended, fence_some, lacking, settle
 from tidegate.offset_mirror.partitions import Clusters
@@ -65,6 +65,8 @@ class Failover:
         source = self._usable(body, spec.source.name, before.status.source_cluster)
         target = self._usable(body, spec.target.name, before.status.target_cluster)
         accepts_loss = spec.failover is not None and spec.failover.accept_loss
+        if is_late(stopped):  # a commit that is late would come after those that are to be the last ones
+            return waiting(before, LATE)
         if isinstance(target, str) or (isinstance(source, str) and not accepts_loss):
             return waiting(before, str(target if isinstance(target, str) else source))
         ours = self.open_cluster(target.connection, target.cluster_id)

@@ -19,7 +19,7 @@ from tidegate.kube.objects import Told as Keys
 from tidegate.kube.objects import newest_of, tell_all
 from tidegate.kube.ports import MIRRORS, KubeFailure, Object, label_of, name_of, namespace_of, uid_of
 from tidegate.kube.unreadable import UNREADABLE_AGAIN_S, say_unreadable
-from tidegate.offset_mirror.copying import Copying, with_found
+from tidegate.offset_mirror.copying import LATE, Copying, is_late, with_found
 from tidegate.offset_mirror.counting import counted
 from tidegate.offset_mirror.failover import Failover
 from tidegate.offset_mirror.gathering import topics_prepared, unless_frozen
@@ -162,8 +162,8 @@ class MirrorReconciler:
         if failover is not None:
             await self._end(uid_of(body))
             stopped = self._stopped.get(uid_of(body))
-            if stopped is not None and not stopped.is_at_rest:
-                return _Outcome(fencing(before, failover, "answers to what was sent are waited for"), _WAITING_S)
+            if is_late(stopped):
+                return _Outcome(fencing(before, failover, LATE), _WAITING_S)
             if stopped is not None:
                 before = replace(before, status=with_drift(before.status, stopped.courses_at_rest))
             told = await self._failover.fence(body, before, failover, spec)
@@ -209,6 +209,8 @@ class MirrorReconciler:
         self, body: Object, before: Before, spec: OffsetMirrorSpec, source: Live, target: Live, *, begins: bool
     ) -> _Outcome:
         """Copying goes on until the copies have all that the source has, and then ends."""
+        if is_late(self._stopped.get(uid_of(body))) and uid_of(body) not in self._running:
+            return _Outcome(waiting(before, LATE), _WAITING_S)
         outcome = await self._copied(body, before, spec, source, target, begins=begins)
         running = self._running.get(uid_of(body))
         if running is None:
@@ -279,7 +281,7 @@ class MirrorReconciler:
         job = before.status.job
         try:
             asked = (body, running.clusters, spec, source, target, before.status)
-            copied_now = running.source_ids().keys() | self._jobs.copies(body, before.status)
+            copied_now = running.may_append_to(before.status) | self._jobs.copies(body, before.status)
             found = await topics_prepared(self._parts, *asked, pair, copied_now)
             if isinstance(found, Refusal):
                 return await self._not_copied(body, refused(before, found))
