@@ -35,7 +35,6 @@ _CARRIED_AGAIN_S: Final = 60.0
 _CARRIED_AGAIN_AT_THE_END_S: Final = 5.0
 """While a failover waits for it."""
 _ACLS_S: Final = 60.0
-LATE: Final = "answers to what was sent are waited for"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,12 @@ from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.model import TopicPartition
 from tidegate.kube.ports import Object, namespace_of
 from tidegate.mirror.ports import MirrorCluster
-from tidegate.offset_mirror.copying import LATE, Copying, is_late, not_carried
+from tidegate.offset_mirror.copying import Copying, is_late, not_carried
 from tidegate.offset_mirror.course import Course
 from tidegate.offset_mirror.ending import Settled, ended, fence_some, lacking, settle
 from tidegate.offset_mirror.partitions import Clusters
 from tidegate.offset_mirror.rows import with_drift
-from tidegate.offset_mirror.status import Before, Told, draining, failed_over, fencing, waiting
+from tidegate.offset_mirror.status import Before, Told, draining, draining_late, failed_over, fencing, waiting
 from tidegate.offset_mirror.topics import wanted
 from tidegate.resources.mirror_failover import FailoverPhase, MirrorFailover
 from tidegate.resources.offset_mirror import OffsetMirrorSpec
@@ -66,7 +66,7 @@ class Failover:
         target = self._usable(body, spec.target.name, before.status.target_cluster)
         accepts_loss = spec.failover is not None and spec.failover.accept_loss
         if is_late(stopped):  # a commit that is late would come after those that are to be the last ones
-            return waiting(before, LATE)
+            return draining_late(before)
         if isinstance(target, str) or (isinstance(source, str) and not accepts_loss):
             return waiting(before, str(target if isinstance(target, str) else source))
         ours = self.open_cluster(target.connection, target.cluster_id)

@@ -19,7 +19,7 @@ from tidegate.kube.objects import Told as Keys
 from tidegate.kube.objects import newest_of, tell_all
 from tidegate.kube.ports import MIRRORS, KubeFailure, Object, label_of, name_of, namespace_of, uid_of
 from tidegate.kube.unreadable import UNREADABLE_AGAIN_S, say_unreadable
-from tidegate.offset_mirror.copying import LATE, Copying, is_late, with_found
+from tidegate.offset_mirror.copying import Copying, is_late, with_found
 from tidegate.offset_mirror.counting import counted
 from tidegate.offset_mirror.failover import Failover
 from tidegate.offset_mirror.gathering import topics_prepared, unless_frozen
@@ -41,11 +41,13 @@ from tidegate.offset_mirror.rows import (
 )
 from tidegate.offset_mirror.status import (
     INVALID_SPEC,
+    LATE,
     Before,
     MirrorStanding,
     Told,
     copying,
     draining,
+    draining_late,
     failed_over,
     fencing,
     held_back,
@@ -161,8 +163,7 @@ class MirrorReconciler:
             return await self._not_copied(body, failed_over(before, failover))
         if failover is not None:
             await self._end(uid_of(body))
-            stopped = self._stopped.get(uid_of(body))
-            if is_late(stopped):
+            if is_late(stopped := self._stopped.get(uid_of(body))):
                 return _Outcome(fencing(before, failover, LATE), _WAITING_S)
             if stopped is not None:
                 before = replace(before, status=with_drift(before.status, stopped.courses_at_rest))
@@ -210,7 +211,7 @@ class MirrorReconciler:
     ) -> _Outcome:
         """Copying goes on until the copies have all that the source has, and then ends."""
         if is_late(self._stopped.get(uid_of(body))) and uid_of(body) not in self._running:
-            return _Outcome(waiting(before, LATE), _WAITING_S)
+            return _Outcome(draining_late(before), _WAITING_S)
         outcome = await self._copied(body, before, spec, source, target, begins=begins)
         running = self._running.get(uid_of(body))
         if running is None:
@@ -260,8 +261,7 @@ class MirrorReconciler:
         told = replace(told, status=with_drift(told.status, courses))
         rows, gone = [*courses, *halted_before(status, courses)], gone_before(status)
         result = counted(rows, status.topics, parts.clock.monotonic(), gone)
-        groups = running.copying.groups
-        parts.of_mirrors.mirror_is(namespace_of(body), name_of(body), result.counts, result.lag, groups)
+        parts.of_mirrors.mirror_is(namespace_of(body), name_of(body), result.counts, result.lag, running.copying.groups)
         return _Outcome(told, _WAITING_S)
 
     async def _copied(

@@ -57,6 +57,8 @@ NOT_COPYING: Final = "NotCopying"
 _WRITTEN_EVERY: Final = timedelta(seconds=30)
 """How often figures are written that change all the time."""
 
+LATE: Final = "answers to what was sent are waited for"
+
 _Tell = Callable[..., Conditions]
 
 
@@ -136,6 +138,11 @@ def draining(before: Before, told: Told, why: str) -> Told:
     conditions = reconciling(conditions, reason=FAILOVER_DRAINING, message=says, **before.stamp)
     # Ready did not become what would be told of, at each pass anew.
     return Told(told.status.model_copy(update={"conditions": conditions}))
+
+
+def draining_late(before: Before) -> Told:
+    """A failover has been asked for and nothing is copied, while something that was sent has not been answered."""
+    return Told(_not_copying(before, reconciling, FAILOVER_DRAINING, LATE))
 
 
 def fencing(before: Before, failover: MirrorFailover, why: str = "") -> Told:

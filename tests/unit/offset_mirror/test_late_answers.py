@@ -89,6 +89,7 @@ def test_a_failover_ends_with_what_groups_have_committed_last(
     late = committing(world, monkeypatch)
     world.spec["failover"] = {"acceptLoss": accepts_loss}
     carried_meanwhile(world)
+    assert (world.condition("Ready").reason, world.status.failover) == ("FailoverDraining", None)
     late.carried_out()
     failed_over(world, acceptLoss=accepts_loss)
 
