@@ -166,7 +166,7 @@ def failback_of(options: argparse.Namespace, body: Object) -> dict[str, Any]:
     """The OffsetMirror in the other direction, of the same topics and groups."""
     from tidegate.kube.ports import MIRRORS
 
-    same = ("topics", "groups", "engine", "seed", "onDrift", "rateLimit")
+    same = ("topics", "groups", "engine", "spark", "seed", "parity", "onDrift", "rateLimit")
     spec = body["spec"]
     return {
         "apiVersion": MIRRORS.api_version,

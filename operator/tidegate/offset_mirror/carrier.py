@@ -11,7 +11,7 @@ from typing import Final
 from tidegate.kafka.errors import GroupNotEmpty, KafkaFailure, Unavailable
 from tidegate.kafka.model import TopicPartition
 from tidegate.mirror.ports import UNDECIDED, GroupOffsets, MirrorCluster
-from tidegate.offset_mirror.carrying import NOTES, Carry, Notes, Standing, decide
+from tidegate.offset_mirror.carrying import NOTES, Carry, Notes, Standing, decide, refused
 from tidegate.printable import visible
 from tidegate.resources.offset_mirror import CarriedGroups
 
@@ -87,7 +87,7 @@ class Carrier:
             there, carrying, carried = (target.get(each, {}) for each in self._beside(group_id))
             standing = Standing(offsets, there, carrying, carried, adopts)
             undecided = _undecided(of_source[group_id], ends) if whole else []
-            self._carry(group_id, decide(standing, ends, copies), undecided, tally)
+            self._carry(group_id, standing, decide(standing, ends, copies), undecided, tally)
         self._renewed_s = {g: at for g, at in self._renewed_s.items() if g in source}
         return CarriedGroups(
             total=len(source),
@@ -99,12 +99,14 @@ class Carrier:
             at=self._now(),
         )
 
-    def _carry(self, group_id: str, carry: Carry, undecided: Collection[TopicPartition], tally: _Tally) -> None:
+    def _carry(
+        self, group_id: str, standing: Standing, carry: Carry, undecided: Collection[TopicPartition], tally: _Tally
+    ) -> None:
         try:
             if not self._may_write():
                 tally.failed, tally.failure = tally.failed + 1, "this operator process must not write at the moment"
                 return
-            self._commit(group_id, carry)
+            self._commit(group_id, standing, carry)
         except GroupNotEmpty:
             tally.in_use.append(group_id)
         except KafkaFailure as failure:
@@ -130,7 +132,7 @@ class Carrier:
         """The group itself, and the mirror's own two."""
         return group_id, self._notes.carrying_id(group_id), self._notes.carried_id(group_id)
 
-    def _commit(self, group_id: str, carry: Carry) -> None:
+    def _commit(self, group_id: str, standing: Standing, carry: Carry) -> None:
         if carry.unnoted:
             self._target.commit(self._notes.carried_id(group_id), carry.unnoted)
         due = self._now_s() - self._renewed_s.get(group_id, -_RENEWED_S) >= _RENEWED_S
@@ -144,7 +146,12 @@ class Carrier:
         for each in (carrying, of_group, carried):
             if not self._may_write():  # it may have become another process's turn since: by then consumers may be there
                 raise Unavailable("this operator process must not write at the moment")
-            self._target.commit(each, offsets)
+            try:
+                self._target.commit(each, offsets)
+            except GroupNotEmpty:
+                if each == of_group:
+                    self._target.commit(carrying, refused(standing, offsets))
+                raise
         if due:
             self._renewed_s[group_id] = self._now_s()
 

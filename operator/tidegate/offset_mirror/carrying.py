@@ -130,6 +130,12 @@ def decide(standing: Standing, ends: Mapping[TopicPartition, int], copies: Colle
     return Carry(unnoted, offsets, settled, frozenset())
 
 
+def refused(standing: Standing, offsets: Collection[TopicPartition]) -> GroupOffsets:
+    """What is noted as about to be committed once the group was found to have members: what it has. They may come to
+    commit just what was refused, which would be taken for ours from then on."""
+    return {p: standing.target.get(p, _NOBODYS) for p in offsets}
+
+
 def _ours(standing: Standing, partition: TopicPartition) -> set[int]:
     known = (standing.carrying.get(partition), standing.carried.get(partition), standing.adopted.get(partition))
     return {one.offset for one in known if one is not None} - {UNDECIDED}

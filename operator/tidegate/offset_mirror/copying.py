@@ -68,9 +68,11 @@ class Copying:
         name: str,
         look_s: float,
         reports: Reports | None = None,
+        late: Collection[asyncio.Future[Any]] = (),
     ) -> None:
         """``look_s``: how often the ends of a source that does not grow are asked for, for all partitions at once;
-        ``reports``: of the job that copies; absent: this process does."""
+        ``reports``: of the job that copies; absent: this process does; ``late``: see :attr:`late`, of what followed the
+        mirror before, in this process."""
         self._look_s = look_s
         self._clusters = clusters
         self._limits = limits
@@ -92,9 +94,13 @@ class Copying:
         self.ids_at_rest: dict[str, str] = {}
         self.courses_at_rest: list[Course] = []
         """Where the copies ended when it was stopped; what was on its way then may have come since."""
-        self._late: set[asyncio.Future[Any]] = set()
-        self._is_ending = asyncio.Event()
-        self._carried_whole = False
+        self._late = {*late}
+        self._is_ending = False
+        self._endings = 0
+        """How many failovers have been asked for, of which all but the last were taken back."""
+        self._carried_for = 0
+        """For which of them the groups were carried over last."""
+        self._carry_now = asyncio.Event()
         self.groups: CarriedGroups | None = None
         self._groups_trouble = ""
         self._writers: Writers | KafkaFailure | None = None
@@ -127,23 +133,23 @@ class Copying:
         """Why the source's ends, or the groups, could not be read the last time."""
         return self._partitions.trouble or self._groups_trouble
 
-    def ends_soon(self, failing_over: bool) -> None:
-        """Whether a failover waits for this. Meanwhile what can't be told of a group counts, which otherwise waits for
-        the next time: a failover would find it at the end, and all this would be ended and begun each time."""
-        if failing_over:
-            self._is_ending.set()
-        else:
-            self._is_ending.clear()
-            self._carried_whole = False
-
     def keeps_groups(self) -> str:
         """Why a failover that waits for this must not end it: some group has not been carried over as it stands;
-        otherwise nothing."""
+        otherwise nothing. From the first call on, what can't be told of a group counts, which otherwise waits for the
+        next time: a failover would find it at the end, and all this would be ended and begun each time."""
+        if not self._is_ending:
+            self._is_ending, self._endings = True, self._endings + 1
+            self._carry_now.set()
         if self._carrying is None:
             return ""
-        if self.groups is None or not self._carried_whole:
+        if self.groups is None or self._carried_for != self._endings:
             return self._groups_trouble or "the groups are being carried over once more"
         return not_carried(self.groups)
+
+    def goes_on(self) -> None:
+        """No failover is asked for, or it was taken back: one group of which something can't be told must not keep the
+        others from being carried over."""
+        self._is_ending = False
 
     def start(self) -> None:
         self._spawn("follow", self._partitions.follow)
@@ -172,6 +178,12 @@ class Copying:
         """By topic that is copied, its id at the source."""
         return {partition.topic: each.of.source.topic_id for partition, each in self._partitions.items()}
 
+    def may_append_to(self, status: OffsetMirrorStatus) -> frozenset[str]:
+        """The topics to whose copies this process may append by a place that it knows: all that have a copy while
+        something is late."""
+        late = {row.name for row in status.topics if row.target_id} if self.late else set[str]()
+        return frozenset({*self.source_ids(), *self._partitions.ending, *late})
+
     async def stop(self) -> None:
         """Send nothing more, and wait some seconds for what is on its way: afterwards nothing is written, unless a
         broker has not answered by then."""
@@ -185,7 +197,8 @@ class Copying:
         ending: list[asyncio.Future[Any]] = [*self._tasks, *tasks, steps]
         if self._carrying_now is not None:
             ending.append(self._carrying_now)
-        _, self._late = await asyncio.wait(ending, timeout=_CLOSING_S)
+        _, late = await asyncio.wait(ending, timeout=_CLOSING_S)
+        self._late |= late
         self._rest(partitions)
         await loop.run_in_executor(None, self._close)
 
@@ -193,7 +206,7 @@ class Copying:
             self._rest(partitions)
             loop.run_in_executor(None, self._close)  # it may have connected anew
 
-        for each in self._late:
+        for each in late:
             each.add_done_callback(is_over)
 
     def _rest(self, partitions: Collection[Followed]) -> None:
@@ -201,9 +214,10 @@ class Copying:
         self.courses_at_rest = [each.seen() for each in partitions]
 
     @property
-    def is_at_rest(self) -> bool:
-        """Once it was stopped: whether all that was on its way then has been answered or given up by now."""
-        return all(each.done() for each in self._late)
+    def late(self) -> Collection[asyncio.Future[Any]]:
+        """What was on its way when this was stopped, or what followed the mirror before, and has not been answered or
+        given up yet."""
+        return [each for each in self._late if not each.done()]
 
     def carrier(self, clusters: Clusters, may_write: Callable[[], bool]) -> Carrier | None:
         """What carries groups over between these clusters, if any are."""
@@ -281,9 +295,11 @@ class Copying:
         while True:
             ends = {c.partition: c.offset for c in self.courses() if c.offset is not None and not c.drifted}
             source_ids = self.source_ids()
-            whole = self._is_ending.is_set()
-            # While nothing is known of a copy, nothing is known of how far a group may go.
-            if ends:
+            whole, ending = self._is_ending, self._endings
+            self._carry_now.clear()
+            # While nothing is known of a copy, nothing is known of how far a group may go. And a commit that is late
+            # would set a group back to what is not noted any more: as somebody else's, it would stay for good.
+            if ends and not self.late:
                 try:
                     # Whoever ends this waits for the call itself, which can't be cancelled.
                     carrying = (ends, source_ids, self.adopts, self.mirrored)
@@ -291,27 +307,27 @@ class Copying:
                         in_thread(self._patient, carrier.carry, *carrying, whole=whole)
                     )
                     self.groups, self._groups_trouble = await asyncio.shield(self._carrying_now), ""
-                    self._carried_whole = whole
+                    self._carried_for = ending if whole else self._carried_for
                 except KafkaFailure as failure:
                     self._groups_trouble = str(failure)
-            await self._until_due(self._until_carried_s(self._carrying.interval_s), whole=whole)
-
-    async def _until_due(self, interval_s: float, *, whole: bool) -> None:
-        """``whole``: as it was carried over just now. A failover does not wait for the next time."""
-        if whole:
-            await asyncio.sleep(interval_s)
-            return
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(interval_s):
-                await self._is_ending.wait()
+            # A failover does not wait for the next time.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._until_carried_s(self._carrying.interval_s)):
+                    await self._carry_now.wait()
 
     def _until_carried_s(self, interval_s: float) -> float:
         if self.groups is None:
             return self._look_s
-        if not self.groups.failed:
+        waits = self._is_ending and self._carried_for != self._endings
+        if not self.groups.failed and not self._groups_trouble and not waits:
             return interval_s
         # One that could not be carried over keeps a failover from ending.
-        return min(interval_s, _CARRIED_AGAIN_AT_THE_END_S if self._is_ending.is_set() else _CARRIED_AGAIN_S)
+        return min(interval_s, _CARRIED_AGAIN_AT_THE_END_S if self._is_ending else _CARRIED_AGAIN_S)
+
+
+def is_late(stopped: Copying | None) -> bool:
+    """Whether something that was on its way when the copying was stopped has not been answered or given up yet."""
+    return stopped is not None and bool(stopped.late)
 
 
 def not_carried(groups: CarriedGroups | None) -> str:

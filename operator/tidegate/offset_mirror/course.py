@@ -77,6 +77,7 @@ class PartitionCopying:
         self._copier = copier
         self._limits = limits
         self._ended = threading.Event()
+        self._going_on = threading.Lock()
         self._doubted = threading.Event()
         self._trouble = ""
         self._blocked = ""
@@ -92,6 +93,11 @@ class PartitionCopying:
     def end(self) -> None:
         """Take no further step."""
         self._ended.set()
+
+    @property
+    def is_going_on(self) -> bool:
+        """Whether a step may be under way, which ``end`` does not take back."""
+        return self._going_on.locked()
 
     def differs(self, reason: str) -> None:
         """Somewhere it is not what the source has: write nothing more."""
@@ -145,6 +151,10 @@ class PartitionCopying:
 
     def go_on(self) -> float:
         """Copy for a while. Seconds until it should go on, ``WHEN_GROWN`` or ``NEVER``."""
+        with self._going_on:
+            return self._while_it_has_the_thread()
+
+    def _while_it_has_the_thread(self) -> float:
         until_s = self._limits.now_s() + _SLICE_S
         if self._doubted.is_set():
             self._doubted.clear()

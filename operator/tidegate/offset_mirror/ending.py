@@ -183,6 +183,8 @@ def _fence(target: Target, ids: Sequence[int], fence_id: int, adopted: int) -> F
 
 # --- what was not copied ----------------------------------------------------------------------------------------------
 
+_NOT_THERE: Final = "the source no longer has this topic, or does not show it"
+
 
 def ended(
     source: MirrorCluster | None,
@@ -220,12 +222,14 @@ def _counted(
     """Also the topics that were to be copied and never were. Raises ``KafkaFailure``."""
     there = source.topics()
     begun = {topic.name for topic in fenced}
-    never = [FailedOverTopic(name=n, ends=(), message="it was never copied") for n in wants(there) if n not in begun]
+    # One of which the status knows, and that the source does not list any more, may only be hidden.
+    names = [name for name in wants({*there, *rows}) if name not in begun]
+    never = [FailedOverTopic(name=name, ends=(), message="it was never copied") for name in names]
     asked = [p for topic in (*fenced, *never) if topic.name in there for p in there[topic.name].all_partitions()]
     bounds = source.told_bounds(asked, stable=False)
     return [
         *(_lacks(topic, there.get(topic.name), rows[topic.name], bounds) for topic in fenced if topic.name in rows),
-        *(_beyond(topic, there[topic.name], bounds) for topic in never),
+        *(_never_copied(topic, there.get(topic.name), bounds) for topic in never),
     ]
 
 
@@ -237,7 +241,7 @@ def _lacks(
 ) -> FailedOverTopic:
     """Of a topic that was copied."""
     if source is None:
-        return _unknown(topic, "the source no longer has this topic, or does not show it")
+        return _unknown(topic, _NOT_THERE)
     if source.topic_id != row.source_id:
         return _unknown(topic, "it was deleted and created again at the source")
     if row.state is CopyState.DRIFTED:
@@ -245,6 +249,12 @@ def _lacks(
     if topic.unknown:
         return topic
     return _beyond(topic, source, bounds) if topic.ends else _unknown(topic, "there is no copy to compare with")
+
+
+def _never_copied(
+    topic: FailedOverTopic, source: Topic | None, bounds: Mapping[TopicPartition, LogBounds]
+) -> FailedOverTopic:
+    return _unknown(topic, _NOT_THERE) if source is None else _beyond(topic, source, bounds)
 
 
 def _unknown(topic: FailedOverTopic, why: str) -> FailedOverTopic:

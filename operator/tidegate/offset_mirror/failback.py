@@ -85,7 +85,7 @@ def adopted(
             continue
         beyond = _beyond(target, copy, ends)
         # What goes further may be this mirror's own, where the topic was left out since.
-        strange = None if beyond is None else [_is_strange(target, TopicPartition(name, n), ids) for n in beyond]
+        strange = None if beyond is None else [is_strange(target, TopicPartition(name, n), ids) for n in beyond]
         if beyond is None or strange is None or None in strange:
             unseen.add(name)
             continue
@@ -114,7 +114,7 @@ def _beyond(target: MirrorCluster, copy: Topic, ends: tuple[int, ...]) -> Mappin
     return {p.partition: one.latest - known.get(p, 0) for p, one in bounds.items() if one.latest > known.get(p, 0)}
 
 
-def _is_strange(target: MirrorCluster, partition: TopicPartition, ids: Collection[int]) -> bool | None:
+def is_strange(target: MirrorCluster, partition: TopicPartition, ids: Collection[int]) -> bool | None:
     """Whether the end of the log is nothing that a producer of ``ids`` has written. That is enough to know here:
     whoever goes on with the copy looks at what is before. ``None``: it can't be read for now."""
     if not ids:

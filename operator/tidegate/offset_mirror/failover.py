@@ -14,11 +14,12 @@ from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.model import TopicPartition
 from tidegate.kube.ports import Object, namespace_of
 from tidegate.mirror.ports import MirrorCluster
-from tidegate.offset_mirror.copying import Copying, not_carried
+from tidegate.offset_mirror.copying import Copying, is_late, not_carried
+from tidegate.offset_mirror.course import Course
 from tidegate.offset_mirror.ending import Settled, ended, fence_some, lacking, settle
 from tidegate.offset_mirror.partitions import Clusters
 from tidegate.offset_mirror.rows import with_drift
-from tidegate.offset_mirror.status import Before, Told, draining, failed_over, fencing, waiting
+from tidegate.offset_mirror.status import Before, Told, draining, draining_late, failed_over, fencing, waiting
 from tidegate.offset_mirror.topics import wanted
 from tidegate.resources.mirror_failover import FailoverPhase, MirrorFailover
 from tidegate.resources.offset_mirror import OffsetMirrorSpec
@@ -63,6 +64,8 @@ class Failover:
         source = self._usable(body, spec.source.name, before.status.source_cluster)
         target = self._usable(body, spec.target.name, before.status.target_cluster)
         accepts_loss = spec.failover is not None and spec.failover.accept_loss
+        if is_late(stopped):  # a commit that is late would come after those that are to be the last ones
+            return draining_late(before)
         if isinstance(target, str) or (isinstance(source, str) and not accepts_loss):
             return waiting(before, str(target if isinstance(target, str) else source))
         ours = self.open_cluster(target.connection, target.cluster_id)
@@ -71,7 +74,9 @@ class Failover:
             last: Settled | str = Settled({}, None)
             if theirs is not None:
                 last = await self._settled(theirs, ours, stopped, accepts_loss=accepts_loss)
-            why = "" if accepts_loss else _keeps_from_ending(last)
+            # What the last comparison or step has found, no pass has seen.
+            halted = _halted(stopped.courses_at_rest if stopped is not None else ())
+            why = "" if accepts_loss else halted or _keeps_from_ending(last)
             if why:
                 return draining(before, told, why)
             fence_id = await in_thread(self.executor, ours.new_producer_id)
@@ -152,6 +157,12 @@ def _lacks(missing: Mapping[TopicPartition, int]) -> str:
     such = f"such as {worst}, which lacks {missing[worst]}"
     says = f"the copies of {len(missing)} partition(s) lack {sum(missing.values())} offset(s), {such}"
     return f"{says}. Stop the producers that write to the source"
+
+
+def _halted(courses: Iterable[Course]) -> str:
+    """Which of these copies must not be written any more, where one must not."""
+    halted = next((course for course in courses if course.stopped), None)
+    return "" if halted is None else f"the copy of {halted.partition} is stopped: {halted.stopped}"
 
 
 def _keeps_from_ending(last: Settled | str) -> str:

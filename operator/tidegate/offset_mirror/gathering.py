@@ -60,7 +60,8 @@ async def topics_prepared(
         if not any(topic.target_id for topic in status.topics):
             return taken_back
         taken_back = None  # what could be taken over is in the status: no other mirror has to be there for it
-    seen = (clusters.source, clusters.target, names, known, parts.may_write, taken_back, status.producer_ids, copying)
+    ids = (*status.producer_ids, *(spec.former_producer_ids or ()))
+    seen = (clusters.source, clusters.target, names, known, parts.may_write, taken_back, ids, copying)
     work = functools.partial(prepare, *seen)
     prepared = await in_thread(parts.patient_executor, unless_frozen, parts.live, beginning, work)
     # Who no longer asks for a topic hears no more of it.

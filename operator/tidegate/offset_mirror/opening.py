@@ -48,4 +48,5 @@ def opened(
     different = differed(None if stopped is None else stopped.comparing, status)
     sampling = Sampling(spec.parity.interval.total_seconds(), Comparing(theirs, ours, parts.clock.now, known=different))
     around = (parts.patient_executor, parts.clock.now, label_of(body), parts.look_s)
-    return Copying(clusters, limits, carrying, sampling, *around, reports)
+    late = () if stopped is None else stopped.late
+    return Copying(clusters, limits, carrying, sampling, *around, reports, late)

@@ -50,6 +50,9 @@ class Followed(Protocol):
 
     def end(self) -> None: ...
 
+    @property
+    def is_going_on(self) -> bool: ...
+
 
 @dataclass(slots=True)
 class Partition:
@@ -105,6 +108,8 @@ class Partitions:
         self._look_s = look_s
         self._differs = differs
         self._partitions: dict[TopicPartition, Partition] = {}
+        self._dropped: list[tuple[str, Followed]] = []
+        """With their topics; a step of each may still be under way."""
         self._ids: tuple[int, ...] = ()
         self._trouble = ""
 
@@ -117,7 +122,7 @@ class Partitions:
         """These partitions and no others. ``ids``: the producer ids that are known."""
         self._ids = ids
         for partition in [p for p, known in self._partitions.items() if _mark(wanted.get(p)) != _mark(known.of)]:
-            self._partitions.pop(partition).drop()
+            self._drop(self._partitions.pop(partition))
         for partition, topic in wanted.items():
             if partition not in self._partitions:
                 self._partitions[partition] = self._begun(partition, topic)
@@ -137,8 +142,18 @@ class Partitions:
     def renew(self, partition: TopicPartition) -> None:
         """Begin it anew."""
         known = self._partitions[partition]
-        known.drop()
+        self._drop(known)
         self._partitions[partition] = self._begun(partition, known.of)
+
+    @property
+    def ending(self) -> frozenset[str]:
+        """The topics to whose copies a step that is under way may still append, though they are not copied any more."""
+        self._dropped = [(topic, copying) for topic, copying in self._dropped if copying.is_going_on]
+        return frozenset(topic for topic, _ in self._dropped)
+
+    def _drop(self, partition: Partition) -> None:
+        partition.drop()
+        self._dropped.append((partition.of.source.name, partition.copying))
 
     def end(self) -> tuple[list[Followed], list[asyncio.Future[Any]]]:
         """Take no further step, and forget all. Returns what was followed, and what is still on its way."""

@@ -10,7 +10,7 @@ from typing import Final, assert_never
 from tidegate.kafka.errors import NotAuthorized, Refused, Unavailable
 from tidegate.kafka.model import Topic
 from tidegate.mirror.ports import MirrorCluster
-from tidegate.offset_mirror.failback import NOTHING, Adoption, adopted
+from tidegate.offset_mirror.failback import NOTHING, Adoption, adopted, is_strange
 from tidegate.offset_mirror.topics import (
     AddPartitions,
     Configure,
@@ -80,6 +80,12 @@ def prepare(
             continue
         sides = replace(looked.sides[name], not_adopted=adoption.refused.get(name, ""))
         step = next_step(sides, known.get(name))
+        if isinstance(step, Halted) and step.unless_ours and sides.target is not None:
+            is_ours = _is_ours(target, sides.target, ids)
+            if is_ours is None:
+                preparing.append(name)
+                continue
+            step = next_step(replace(sides, is_ours=is_ours), known.get(name))
         match step:
             case Copied():
                 copied.append(step)
@@ -229,6 +235,21 @@ def _do(target: MirrorCluster, step: Step) -> None:
             pass
         case _ as never:
             assert_never(never)
+
+
+def _is_ours(target: MirrorCluster, topic: Topic, ids: Collection[int]) -> bool | None:
+    """Whether all logs of the topic that have had records end with what a producer of ``ids`` has written: whoever goes
+    on with the copy compares that. ``None``: it can't be told for now."""
+    if not ids:
+        return False
+    told = target.told_bounds(topic.all_partitions(), stable=False)
+    if len(told) < topic.partitions:
+        return None
+    try:
+        strange = [is_strange(target, partition, ids) for partition, one in told.items() if one.latest > 0]
+    except NotAuthorized:
+        return False
+    return False if any(strange) else None if None in strange else True
 
 
 def _written(

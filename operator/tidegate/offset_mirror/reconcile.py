@@ -9,7 +9,7 @@ import functools
 import logging
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from typing import Final
 
 from tidegate.connection.freezing import FrozenMeanwhile, frozen
 from tidegate.connection.live import Live
@@ -19,7 +19,7 @@ from tidegate.kube.objects import Told as Keys
 from tidegate.kube.objects import newest_of, tell_all
 from tidegate.kube.ports import MIRRORS, KubeFailure, Object, label_of, name_of, namespace_of, uid_of
 from tidegate.kube.unreadable import UNREADABLE_AGAIN_S, say_unreadable
-from tidegate.offset_mirror.copying import Copying, with_found
+from tidegate.offset_mirror.copying import Copying, is_late, with_found
 from tidegate.offset_mirror.counting import counted
 from tidegate.offset_mirror.failover import Failover
 from tidegate.offset_mirror.gathering import topics_prepared, unless_frozen
@@ -41,17 +41,20 @@ from tidegate.offset_mirror.rows import (
 )
 from tidegate.offset_mirror.status import (
     INVALID_SPEC,
+    LATE,
     Before,
     MirrorStanding,
     Told,
     copying,
     draining,
+    draining_late,
     failed_over,
     fencing,
     held_back,
     is_news,
     job_ending,
     refused,
+    steady,
     suspended,
     waiting,
 )
@@ -65,7 +68,6 @@ from tidegate.threads import in_thread
 from tidegate.versions import WRITTEN_BY_NEWER_VERSION, NewerVersion
 
 _log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 _WAITING_S: Final = 2.0
 _OPENED_S: Final = 60.0
@@ -121,7 +123,7 @@ class MirrorReconciler:
             return Pass(await say_unreadable(parts.kube, parts.executor, MIRRORS, body, now, keys), UNREADABLE_AGAIN_S)
         before = Before(read_status(OffsetMirrorStatus, body), int(body["metadata"]["generation"]), parts.clock.now())
         outcome = await self._looked_after(body, before)
-        body = await self._say(body, before, outcome.told)
+        body = await self._say(body, before, steady(before, outcome.told))
         return Pass(body, outcome.again_after_s)
 
     async def forget(self, body: Object) -> None:
@@ -161,9 +163,8 @@ class MirrorReconciler:
             return await self._not_copied(body, failed_over(before, failover))
         if failover is not None:
             await self._end(uid_of(body))
-            stopped = self._stopped.get(uid_of(body))
-            if stopped is not None and not stopped.is_at_rest:
-                return _Outcome(fencing(before, failover, "waiting for answers to requests that were sent"), _WAITING_S)
+            if is_late(stopped := self._stopped.get(uid_of(body))):
+                return _Outcome(fencing(before, failover, LATE), _WAITING_S)
             if stopped is not None:
                 before = replace(before, status=with_drift(before.status, stopped.courses_at_rest))
             told = await self._failover.fence(body, before, failover, spec)
@@ -209,6 +210,8 @@ class MirrorReconciler:
         self, body: Object, before: Before, spec: OffsetMirrorSpec, source: Live, target: Live, *, begins: bool
     ) -> _Outcome:
         """Copying goes on until the copies have all that the source has, and then ends."""
+        if is_late(self._stopped.get(uid_of(body))) and uid_of(body) not in self._running:
+            return _Outcome(draining_late(before), _WAITING_S)
         outcome = await self._copied(body, before, spec, source, target, begins=begins)
         running = self._running.get(uid_of(body))
         if running is None:
@@ -258,8 +261,7 @@ class MirrorReconciler:
         told = replace(told, status=with_drift(told.status, courses))
         rows, gone = [*courses, *halted_before(status, courses)], gone_before(status)
         result = counted(rows, status.topics, parts.clock.monotonic(), gone)
-        groups = running.copying.groups
-        parts.of_mirrors.mirror_is(namespace_of(body), name_of(body), result.counts, result.lag, groups)
+        parts.of_mirrors.mirror_is(namespace_of(body), name_of(body), result.counts, result.lag, running.copying.groups)
         return _Outcome(told, _WAITING_S)
 
     async def _copied(
@@ -274,13 +276,12 @@ class MirrorReconciler:
             self._begins.add(uid_of(body))
         pair = (source, target) if begins or uid_of(body) in self._begins else ()
         running = await self._keep_running(body, before.status, spec, source, target)
-        running.ends_soon(spec.failover is not None)
         known, trouble = {topic.name: topic for topic in before.status.topics}, running.trouble
         prepared: Prepared | None = None
         job = before.status.job
         try:
             asked = (body, running.clusters, spec, source, target, before.status)
-            copied_now = running.source_ids().keys() | self._jobs.copies(body, before.status)
+            copied_now = running.may_append_to(before.status) | self._jobs.copies(body, before.status)
             found = await topics_prepared(self._parts, *asked, pair, copied_now)
             if isinstance(found, Refusal):
                 return await self._not_copied(body, refused(before, found))
@@ -294,7 +295,8 @@ class MirrorReconciler:
             ready = [topic for topic in prepared.copied if topic.source.name not in fresh]
             ready += self._jobs.going_on(body, prepared)
             running.comparing.keep({row.name for row in rows} - fresh)
-            adopts = frozenset(row.name for row in rows if row.adopted)
+            # What groups have for those that are not seen yet is noted with the rest: that is done once for each group.
+            adopts = frozenset(row.name for row in rows if row.adopted) | prepared.adoption.unseen
             mirrored = frozenset(row.name for row in rows if row.target_id)
             copy = functools.partial(running.copy, ready, before.status.producer_ids, adopts, mirrored)
             # Of a mirror that was suspended all may be ready by now, which has taken seconds.
@@ -345,7 +347,7 @@ class MirrorReconciler:
         lost = self._running[uid].copying.is_lost
         if wanted is None:
             return told if told is not None and await self._jobs.end(body, told) else None
-        begin = functools.partial(unless_frozen, self._parts.live, beginning, _nothing)
+        begin = functools.partial(unless_frozen, self._parts.live, beginning, lambda: None)
         try:
             job, has_begun = await self._jobs.keep(body, told, replace(wanted, lost=lost), begin)
         except NewerVersion as newer:
@@ -365,6 +367,8 @@ class MirrorReconciler:
         key = (connections, cluster_ids, settings, allowed)
         running = self._running.get(uid)
         if running is not None and running.key == key:
+            if spec.failover is None:
+                running.copying.goes_on()
             return running.copying
         await self._end(uid)
         parts = self._parts
@@ -389,10 +393,6 @@ class MirrorReconciler:
         body = await in_thread(parts.executor, parts.kube.replace_status, MIRRORS, body, told.status.to_json())
         parts.metrics.wrote_status(MIRRORS.kind)
         return body
-
-
-def _nothing() -> None:
-    """To be begun, where only whether it may is asked."""
 
 
 def _connections(pair: Collection[Live]) -> object:

@@ -81,6 +81,11 @@ class ReportedCopying:
     def end(self) -> None:
         """It is not followed any more."""
 
+    @property
+    def is_going_on(self) -> bool:
+        """Nothing is copied in this process."""
+        return False
+
     def seen(self) -> Course:
         """What is as old as what was heard last does not become younger by itself."""
         if self._heard_at_s is not None:

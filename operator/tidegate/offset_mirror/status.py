@@ -57,6 +57,8 @@ NOT_COPYING: Final = "NotCopying"
 _WRITTEN_EVERY: Final = timedelta(seconds=30)
 """How often figures are written that change all the time."""
 
+LATE: Final = "waiting for answers to requests that were sent"
+
 _Tell = Callable[..., Conditions]
 
 
@@ -130,11 +132,17 @@ def draining(before: Before, told: Told, why: str) -> Told:
     if said is not None and is_true(conditions, STALLED):
         says = f"{said.message}. The failover waits: {visible(why)}; {ends}"
         conditions = stalled(conditions, reason=said.reason, message=says, **before.stamp)
-    else:
-        stands = f" ({said.message})" if said is not None and said.status is not ConditionStatus.TRUE else ""
-        says = f"{visible(why)}{stands}; {ends}"
-        conditions = reconciling(conditions, reason=FAILOVER_DRAINING, message=says, **before.stamp)
-    return Told(told.status.model_copy(update={"conditions": conditions}), told.happenings)
+        return Told(told.status.model_copy(update={"conditions": conditions}), told.happenings)
+    stands = f" ({said.message})" if said is not None and said.status is not ConditionStatus.TRUE else ""
+    says = f"{visible(why)}{stands}; {ends}"
+    conditions = reconciling(conditions, reason=FAILOVER_DRAINING, message=says, **before.stamp)
+    # Ready did not become what would be told of, at each pass anew.
+    return Told(told.status.model_copy(update={"conditions": conditions}))
+
+
+def draining_late(before: Before) -> Told:
+    """A failover has been asked for and nothing is copied, while something that was sent has not been answered."""
+    return Told(_not_copying(before, reconciling, FAILOVER_DRAINING, LATE))
 
 
 def fencing(before: Before, failover: MirrorFailover, why: str = "") -> Told:
@@ -300,6 +308,19 @@ def _happenings(before: Before, status: OffsetMirrorStatus, reason: str, message
         return []  # lagging and not: the metrics tell, an Event each time would be too much
     key = f"{before.generation}/{reason}/{now.last_transition_time.isoformat()}"
     return [KubeEvent(kinds[is_bad], reason, message, key)]
+
+
+def steady(before: Before, told: Told) -> Told:
+    """With the conditions that are as they were before being so since then: what ``told`` was made of may have been
+    said otherwise on the way, and was not written."""
+    were = {one.type: one for one in before.status.conditions}
+    conditions = tuple(
+        one.model_copy(update={"last_transition_time": was.last_transition_time})
+        if (was := were.get(one.type)) is not None and was.status is one.status
+        else one
+        for one in told.status.conditions
+    )
+    return Told(told.status.model_copy(update={"conditions": conditions}), told.happenings)
 
 
 def is_news(before: Before, status: OffsetMirrorStatus) -> bool:

@@ -68,10 +68,12 @@ class Copied:
 
 @dataclass(frozen=True, slots=True)
 class Halted:
-    """Nothing may be copied until somebody does something."""
+    """Nothing may be copied until somebody does something. ``unless_ours``: it is so only if the mirror did not write
+    what the target has."""
 
     message: str
     drifted: bool
+    unless_ours: bool = False
 
 
 Step = Create | AddPartitions | Configure | Copied | Halted
@@ -91,6 +93,7 @@ class Sides:
     target_is_empty: bool = True
     was_emptied: bool = False
     not_adopted: str = ""
+    is_ours: bool = False
 
 
 def wanted(topics: Iterable[str], spec: MirroredTopics, *allowed: Collection[str]) -> list[str]:
@@ -126,12 +129,13 @@ def next_step(sides: Sides, known: MirroredTopicStatus | None) -> Step:
         )
     different = {key: value for key, value in settings.items() if sides.target_settings.get(key) != value}
     grows = target.partitions < source.partitions
-    if (different or grows) and not sides.target_is_empty and not is_copy(target, known):
+    if (different or grows) and not (sides.target_is_empty or sides.is_ours or is_copy(target, known)):
         # Other settings could delete records, which are somebody's.
         return Halted(
             f"topic {name} has records at the target that this mirror did not copy, and its settings or partitions "
             "differ from the source's: exclude the topic if you want to keep it",
             drifted=True,
+            unless_ours=not (known is not None and known.target_id),
         )
     if sides.was_emptied and not is_copy(target, known):
         return Halted(

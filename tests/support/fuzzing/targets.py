@@ -59,6 +59,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "tidegate.offset_reset.approval_choice:approval_of": _SERVERS_TIME,
     "tidegate.offset_reset.passes:ResetPasses._see": _SERVERS_TIME,
     "tidegate.offset_reset.turns:_created": _SERVERS_TIME,
+    "tidegate.pause.others:_read": "a status as its CRD allows it; what can't be read is left out (tests/unit/pause)",
     "tidegate.pause.reading:Reader.read": _SERVERS_TIME,
     "tidegate.reset.marker:_run_number": _OWN,
     "tidegate.service.settings:Settings.from_environment": _ENVIRONMENT,

@@ -19,6 +19,7 @@ from tidegate.cli.mirroring import (
 )
 from tidegate.kube.ports import MIRRORS, Kind, Object
 from tidegate.resources.mirror_failover import FailedOverTopic, FailoverPhase, MirrorFailover
+from tidegate.resources.offset_mirror import OffsetMirrorSpec
 
 SPEC: dict[str, Any] = {
     "source": {"name": "old"},
@@ -133,4 +134,20 @@ def test_a_failback_is_of_the_same_topics_in_the_other_direction() -> None:
             "topics": {"include": ["orders"]},
             "failbackFrom": {"name": "m"},
         },
+    }
+
+
+def test_a_failback_copies_as_the_mirror_did() -> None:
+    """But for what is of that mirror alone: that it is suspended or fails over, and what it or others wrote with."""
+    options = failback_parser().parse_args(["m", "--name", "back", "-n", "ns"])
+    of_it_alone = {"source", "target", "suspend", "failover", "failbackFrom", "formerProducerIds"}
+    members = {field.alias or name for name, field in OffsetMirrorSpec.model_fields.items()}
+    body = mirror()
+    body["spec"] = {**dict.fromkeys(members, "as it is"), "source": {"name": "old"}, "target": {"name": "new"}}
+    spec = failback_of(options, body)["spec"]
+
+    assert spec == dict.fromkeys(members - of_it_alone, "as it is") | {
+        "source": {"name": "new"},
+        "target": {"name": "old"},
+        "failbackFrom": {"name": "m"},
     }

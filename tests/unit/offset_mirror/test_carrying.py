@@ -177,6 +177,26 @@ def test_a_group_with_members_is_left_alone_and_carried_once_they_have_left_with
     assert world.there == GroupOffset(70)
 
 
+@pytest.mark.parametrize("carried_before", [True, False])
+def test_what_was_refused_of_a_group_with_members_is_not_taken_for_carried_where_it_commits_that(
+    carried_before: bool, world: World
+) -> None:
+    """It has moved, has read to the end as its old consumers have, and rests for a moment while those read on."""
+    if carried_before:
+        world.commit(50)
+        world.carry()
+    world.target.members.add("g")
+    world.commit(70)
+    for _ in range(2):
+        assert world.carry().in_use == 1
+    world.target.offsets["g"] = {P0: GroupOffset(70)}
+    world.target.members.clear()
+    world.commit(90)
+
+    assert world.carry().in_use == 1
+    assert world.there == GroupOffset(70)
+
+
 @pytest.mark.parametrize(("first", "second"), [*itertools.product(range(5), repeat=2)])
 def test_whoever_dies_between_two_commits_leaves_a_group_that_is_carried_on(
     first: int, second: int, world: World

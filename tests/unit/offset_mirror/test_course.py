@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from support.fake_kafka import FakeClock
-from support.mirror.fake_cluster import FakeMirrorCluster
+from support.mirror.fake_cluster import FakeMirrorCluster, FakeTarget
 from support.mirror.written import Written, batch
 from tidegate.kafka.errors import NotAuthorized
 from tidegate.kafka.model import LogBounds, TopicPartition
 from tidegate.mirror.batches import Unreadable
 from tidegate.mirror.copier import Copier
-from tidegate.mirror.model import Appended, Interrupted, ProducerIds, Refusal, Tail
+from tidegate.mirror.model import Appended, Done, Interrupted, ProducerIds, Refusal, Tail
 from tidegate.mirror.states import Lost, Mirror, Ready
 from tidegate.offset_mirror.counting import state_of
 from tidegate.offset_mirror.course import NEVER, WHEN_GROWN, Limits, PartitionCopying
@@ -102,6 +102,33 @@ def test_the_start_of_the_source_is_followed(world: World) -> None:
     assert world.copying.go_on() == WHEN_GROWN
     assert world.target.log("t").start == 15
     assert not world.see()
+
+
+def test_a_marker_is_not_written_again_after_a_defect_that_came_when_it_was_there(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each one takes an offset: the next record would come to lie too far on."""
+    world.source.write("t", 3)
+    world.source.log("t").write_marker(99, 0)
+    world.source.write("t", 2)
+    write, defects = FakeTarget.write_markers, [RuntimeError("a defect of the code")]
+
+    def written(target: FakeTarget, producer_id: int, epoch: int, count: int) -> Done | Interrupted:
+        done = write(target, producer_id, epoch, count)
+        if defects:
+            raise defects.pop()
+        return done
+
+    monkeypatch.setattr(FakeTarget, "write_markers", written)
+    world.see()
+    with pytest.raises(RuntimeError, match="a defect of the code"):
+        world.copying.go_on()
+    while (pause_s := world.copying.go_on()) >= 0:
+        world.clock.sleep(pause_s)
+
+    assert pause_s == WHEN_GROWN
+    assert world.target.log("t").visible() == world.source.log("t").visible()
+    assert world.target.log("t").end == world.source.log("t").end
 
 
 def test_nothing_is_written_while_another_replica_leads(world: World) -> None:

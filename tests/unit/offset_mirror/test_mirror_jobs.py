@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from support.fake_kube import FakeKube
 from support.mirror.job_runner import Job
 from support.mirror.passes import CREATED, SparkWorld, failed_over
 from support.mirror.written import placed
+from tidegate.clock import SystemClock
 from tidegate.jobs.runner import Launch
 from tidegate.kafka.model import TopicPartition
 from tidegate.kube.ports import MIRRORS, Kind, KubeUnavailable, Object
@@ -332,9 +335,13 @@ def test_a_suspended_mirror_is_called_so_once_its_job_is_gone(
     monkeypatch.setattr("tidegate.offset_mirror.jobs._WAIT_A_PASS_S", 0.01)
     world.copied()
     world.job_runner.may_stop.clear()
+    seconds, began = itertools.count(1), datetime.now(UTC)
+    monkeypatch.setattr(SystemClock, "now", lambda _: began + timedelta(seconds=next(seconds)))
     world.spec["suspend"] = True
     said = world.one_pass()
     assert (said.status, said.reason) == ("False", "JobEnding")
+    for _ in range(3):
+        assert world.one_pass().last_transition_time == said.last_transition_time
     assert world.condition("InSync").status == "Unknown"
 
     world.job_runner.may_stop.set()
