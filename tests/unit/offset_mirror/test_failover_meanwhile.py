@@ -73,9 +73,9 @@ def test_a_failover_that_is_asked_for_again_carries_the_groups_over_once_more(
     world.passes(lambda: "g" in world.there.offsets)
     lacking(world, 5)
     [copying] = world.copying
+    first = copying.groups
     world.spec["failover"] = {}
     world.one_pass()
-    first = copying.groups
     world.passes(lambda: copying.groups is not first)
     del world.spec["failover"]
     world.one_pass()
