@@ -39,6 +39,7 @@ class Failover:
     async def keeps(self, copying: Copying, told: Told, unready: str) -> str:
         """Why the copying must not end yet; nothing where the copies have all that the source has. ``unready``: why not
         every topic that is wanted is being copied."""
+        groups = copying.keeps_groups()  # from now on they are being carried over for it
         counts = told.status.partitions
         courses = copying.courses()
         # Of others it does not help that the source comes to rest: they are not in sync.
@@ -55,7 +56,7 @@ class Failover:
             return "nothing has been copied yet"
         if counts.in_sync < counts.total or counts.total != len(courses):
             return f"only {counts.in_sync} of {counts.total} copies are in sync"
-        return copying.keeps_groups()
+        return groups
 
     async def begin(
         self, body: Object, before: Before, told: Told, spec: OffsetMirrorSpec, stopped: Copying | None
