@@ -79,7 +79,9 @@ def test_a_planted_record_is_found_and_skipped_once_somebody_approves(
             assert not stuck_status(shared, kind).get("records"), kind
         waiting = condition_of(shared.get_policy("waiting"), "RecordStuck")
         assert waiting["status"] == "False"
-        assert "2 partition(s), consumers of committed records are waiting for an open transaction" in waiting["message"]
+        assert (
+            "2 partition(s), consumers of committed records are waiting for an open transaction" in waiting["message"]
+        )
         assert (1, offset) not in readers["poisoned"].read
 
         shared.approve(skip)
