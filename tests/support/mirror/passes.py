@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -19,6 +19,7 @@ from tidegate.connection.live import Live, LiveConnections
 from tidegate.jobs.runner import Runner
 from tidegate.jobs.settings import SparkSettings
 from tidegate.kafka.connection import Connection
+from tidegate.kafka.model import LogBounds, TopicPartition
 from tidegate.kube.ports import MIRRORS, Conflict, Object
 from tidegate.offset_mirror.copying import Copying
 from tidegate.offset_mirror.jobs import JobParts
@@ -195,6 +196,20 @@ class SparkWorld(World):
     def close(self) -> None:
         self.job_runner.close()
         super().close()
+
+
+def lacking(world: World, offsets: int) -> None:
+    """Of an open transaction in each partition."""
+    cluster = type(world.here)
+
+    def open_ended(
+        partitions: Collection[TopicPartition], *, stable: bool = True
+    ) -> Mapping[TopicPartition, LogBounds]:
+        beyond = 0 if stable else offsets
+        found = cluster.bounds(world.here, partitions, stable=stable)
+        return {p: LogBounds(one.earliest, one.latest + beyond) for p, one in found.items()}
+
+    world.here.bounds = open_ended  # type: ignore[method-assign]
 
 
 def failed_over(world: World, **asked: bool) -> MirrorFailover:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from support.mirror.passes import World, failed_back, failed_over
+from support.mirror.passes import World, failed_back, failed_over, lacking
 from support.mirror.written import Written, batch
 from tidegate.clock import SystemClock
 from tidegate.kafka.errors import NotAuthorized, Unavailable
@@ -109,20 +109,6 @@ def test_a_failover_does_not_wait_an_interval_for_a_cluster_that_was_away_for_a_
     monkeypatch.setattr(copying_module, "_CARRIED_AGAIN_AT_THE_END_S", 0.05)
 
     assert failed_over(world).not_copied == 0
-
-
-def lacking(world: World, offsets: int) -> None:
-    """Of an open transaction in each partition."""
-    cluster = type(world.here)
-
-    def open_ended(
-        partitions: Collection[TopicPartition], *, stable: bool = True
-    ) -> Mapping[TopicPartition, LogBounds]:
-        beyond = 0 if stable else offsets
-        found = cluster.bounds(world.here, partitions, stable=stable)
-        return {p: LogBounds(one.earliest, one.latest + beyond) for p, one in found.items()}
-
-    world.here.bounds = open_ended  # type: ignore[method-assign]
 
 
 # --- what is found in the meantime ------------------------------------------------------------------------------------

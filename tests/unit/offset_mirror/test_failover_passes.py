@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterator, Mapping
 
 import pytest
 
-from support.mirror.passes import World, failed_back, failed_over
+from support.mirror.passes import World, failed_back, failed_over, lacking
 from tidegate.kafka.errors import NotAuthorized, Unavailable
-from tidegate.kafka.model import LogBounds, TopicPartition
+from tidegate.kafka.model import TopicPartition
 from tidegate.kube.ports import MIRRORS
 from tidegate.mirror.model import Interrupted
 from tidegate.mirror.ports import UNDECIDED, GroupOffset, GroupOffsets
@@ -70,15 +70,7 @@ def test_what_was_written_or_committed_afterwards_is_not_copied(world: World) ->
 def test_a_failover_waits_while_a_copy_lacks_something(world: World) -> None:
     """As what is in a transaction that is open."""
     world.copied()
-    bounds = world.here.bounds
-
-    def open_ended(
-        partitions: Collection[TopicPartition], *, stable: bool = True
-    ) -> Mapping[TopicPartition, LogBounds]:
-        beyond = 0 if stable else 5
-        return {p: LogBounds(b.earliest, b.latest + beyond) for p, b in bounds(partitions).items()}
-
-    world.here.bounds = open_ended  # type: ignore[method-assign]
+    lacking(world, 5)
     world.spec["failover"] = {}
     for _ in range(5):
         assert world.one_pass().reason == "FailoverDraining"
@@ -86,7 +78,7 @@ def test_a_failover_waits_while_a_copy_lacks_something(world: World) -> None:
     assert says.startswith("the copies of 2 partition(s) lack 10 offset(s), such as t-0, which lacks 5. Stop the ")
     assert world.status.failover is None
 
-    world.here.bounds = bounds  # type: ignore[method-assign]
+    lacking(world, 0)
     assert failed_over(world).not_copied == 0
 
 
