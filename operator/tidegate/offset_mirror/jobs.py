@@ -187,7 +187,7 @@ class MirrorJobs:
                 memory.started, memory.started_at_s = order.launch, now_s
                 _log.info("%s: started job %s", label_of(body), launch.name)
                 return ""
-            why = found.message or ("a task is lost" if wanted.lost else "the job has ended on its own")
+            why = found.message or ("a task is lost" if wanted.lost else "it ended on its own")
             if not memory.again_at_s:
                 memory.deaths = 1 if now_s - memory.started_at_s > LIVED_S else memory.deaths + 1
                 memory.again_at_s = now_s + min(MOST_BACKOFF_S, FIRST_BACKOFF_S * 2 ** (min(memory.deaths, 10) - 1))
