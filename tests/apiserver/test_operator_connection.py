@@ -95,7 +95,9 @@ def test_a_missing_secret_and_a_missing_key_are_named_until_they_are_there(
     resources.wait_connection("kafka", timeout_s=60)
 
 
-@pytest.mark.parametrize("kind", ["scram-sha-256", "scram-sha-512", "plain", "tls"])
+@pytest.mark.parametrize(
+    "kind", [pytest.param("scram-sha-256", marks=pytest.mark.nightly), "scram-sha-512", "plain", "tls"]
+)
 def test_every_way_to_authenticate_reaches_a_secured_cluster(
     resources: Resources, operator: OperatorProcess, kafka_secure: KafkaCluster, kind: str
 ) -> None:

@@ -196,7 +196,7 @@ def test_a_pause_goes_on_when_its_leader_is_killed_in_the_middle_of_it(
     assert replicas.lease.lease_transitions == 1
 
 
-@pytest.mark.parametrize("phase", ["Pausing", "Verifying"])
+@pytest.mark.parametrize("phase", ["Pausing", pytest.param("Verifying", marks=pytest.mark.nightly)])
 def test_a_reset_is_finished_once_when_its_leader_is_killed_in_the_middle_of_it(
     own: Own, replicas: Replicas, topic: str, group: str, phase: str
 ) -> None:

@@ -330,7 +330,14 @@ def test_a_reset_waits_for_its_connection(
 # --- interrupted ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("phase", ["Pending", "Pausing", "Verifying"])
+@pytest.mark.parametrize(
+    "phase",
+    [
+        pytest.param("Pending", marks=pytest.mark.nightly),
+        "Pausing",
+        pytest.param("Verifying", marks=pytest.mark.nightly),
+    ],
+)
 def test_an_operator_that_is_killed_in_mid_run_is_followed_by_one_that_finishes_it(
     connected: Resources, group: Group, p: str, operator: OperatorProcess, phase: str
 ) -> None:

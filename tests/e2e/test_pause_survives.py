@@ -131,11 +131,14 @@ def scene(
 
 
 CLASSIC = {"session_s": 6.0, "heartbeat_s": 1.0}
-PROTOCOLS = [CLASSIC, {**CLASSIC, "assignor": "cooperative-sticky"}, {"protocol": "consumer"}]
-NAMES = ["classic range", "cooperative-sticky", "KIP-848"]
+PROTOCOLS = [
+    pytest.param(CLASSIC, id="classic range"),
+    pytest.param({**CLASSIC, "assignor": "cooperative-sticky"}, id="cooperative-sticky", marks=pytest.mark.nightly),
+    pytest.param({"protocol": "consumer"}, id="KIP-848"),
+]
 
 
-@pytest.mark.parametrize("scene", PROTOCOLS, ids=NAMES, indirect=True)
+@pytest.mark.parametrize("scene", PROTOCOLS, indirect=True)
 def test_a_rolling_restart_of_all_consumers_resumes_nothing(scene: Scene) -> None:
     scene.pause()
 

@@ -31,7 +31,8 @@ from support.operator_process import OperatorProcess, Resources, until
 from tidegate.reset.config_map_store import ConfigMapRunStore
 from tidegate.reset.model.result import RunResult
 
-CI_SEEDS = 12
+CI_SEEDS = (0, 6, 7, 8)
+"""Both protocols, each assignor, with and without the agent; kills of the operator, and an undo. Others nightly."""
 AT_ONCE = 4
 RATE = 25
 DEADLINE = "9m"
@@ -45,7 +46,7 @@ def _seeds() -> list[int]:
     one = os.environ.get("TIDEGATE_PROPERTY_SEED")
     if one:
         return [int(seed) for seed in one.split(",")]
-    return list(range(CI_SEEDS))
+    return list(CI_SEEDS)
 
 
 class SharedOperator:

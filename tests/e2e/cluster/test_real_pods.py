@@ -92,6 +92,7 @@ def test_a_spark_application_resets_the_live_group_and_undo_puts_it_back(stage: 
     assert verdict.clean, verdict.complaints()
 
 
+@pytest.mark.nightly
 def test_a_place_is_found_by_content_in_pods(stage: PodStage) -> None:
     record = {"where": "string(value) like '% 37'"}
     found = stage.reset("by-content", {"to": {"record": record}}, name="reset to a record, from apply to Ready")
@@ -288,8 +289,16 @@ def _broker(stage: PodStage) -> None:
     stage.kafka.restart(0)
 
 
+IN_CI: Final = (_operator, _driver)
+"""Of an executor and a broker that die, ``tests/spark/test_losses.py`` tells in continuous integration."""
+
+
 @pytest.mark.parametrize(
-    "kill", [_operator, _consumer, _driver, _executor, _broker], ids=lambda kill: kill.__name__[1:]
+    "kill",
+    [
+        pytest.param(kill, id=kill.__name__[1:], marks=() if kill in IN_CI else pytest.mark.nightly)
+        for kill in (_operator, _consumer, _driver, _executor, _broker)
+    ],
 )
 def test_a_death_in_mid_run_is_finished_once(stage: PodStage, kill: Callable[[PodStage], None]) -> None:
     run_id = f"{kill.__name__[1:]}-dies"
