@@ -289,9 +289,12 @@ class ConsumerFleet:
         self._wait(lambda: not dry(), timeout, lambda: f"flowing: nothing from {dry()}; owners {self._owners()}")
 
     def wait_read_to(self, ends: Mapping[Partition, int], timeout: float = 60) -> None:
-        """Until the newest delivery of each partition is its last record or later; `ends`: the offsets after it."""
+        """Until the newest delivery of each partition is its last record or later; `ends`: the offsets after it.
 
-        def behind() -> dict[Partition, tuple[int | None, int]]:
+        `timeout`: seconds in which none comes nearer to its end. A client that commits each record takes its time.
+        """
+
+        def missing() -> dict[Partition, tuple[int | None, int]]:
             found: dict[Partition, tuple[int | None, int]] = {}
             for partition, end in ends.items():
                 last = self._last.get(partition)
@@ -299,7 +302,16 @@ class ConsumerFleet:
                     found[partition] = (last.offset if last else None, end)
             return found
 
-        self._wait(lambda: not behind(), timeout, lambda: f"read to the end: (last, end) {behind()}")
+        def left() -> int:
+            return sum(end - 1 - (-1 if last is None else last) for last, end in missing().values())
+
+        def nearer() -> bool:
+            return left() < fewest
+
+        fewest = left()
+        while fewest > 0:
+            self._wait(nearer, timeout, lambda: f"nearer to the end: (last, end) {missing()}")
+            fewest = min(fewest, left())
 
     def wait_for(self, condition: Callable[[], bool], timeout: float, what: str) -> None:
         """Until `condition`, which is looked at again after everything that a member reports."""
