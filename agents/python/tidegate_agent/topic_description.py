@@ -9,6 +9,8 @@ from typing import Any, Final, TypeVar
 
 from confluent_kafka.cimpl import KafkaError, KafkaException, TopicPartition
 
+from tidegate_agent.time_outs import TIME_OUTS
+
 log = logging.getLogger("tidegate_agent")
 
 REQUEST_S: Final = 5.0
@@ -24,7 +26,7 @@ class Topic:
 
 
 def topic_now(admin: Any, name: str) -> Topic:
-    """Of a topic with one partition. Raises ``KafkaException`` and ``TimeoutError``."""
+    """Of a topic with one partition. Raises ``KafkaException`` and one of ``TIME_OUTS``."""
     from confluent_kafka.admin import OffsetSpec
 
     partition = TopicPartition(name, 0)
@@ -44,7 +46,7 @@ def unless_absent(ask: Callable[[], _Found]) -> _Found | None:
         if error.args[0].code() in _ABSENT:
             return None
         raise
-    except TimeoutError:
+    except TIME_OUTS:
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer")) from None
 
 
@@ -57,7 +59,7 @@ def _text_of(topic_id: Any) -> str:
 
 
 def topic_id(admin: Any, topic: str) -> str:
-    """Raises ``KafkaException`` and ``TimeoutError``."""
+    """Raises ``KafkaException`` and one of ``TIME_OUTS``."""
     from confluent_kafka import TopicCollection
 
     described = admin.describe_topics(TopicCollection([topic]), request_timeout=REQUEST_S)[topic]
@@ -72,6 +74,6 @@ def topic_ids(admin: Any, topics: Collection[str]) -> dict[str, str]:
     for topic, described in admin.describe_topics(TopicCollection(list(topics)), request_timeout=REQUEST_S).items():
         try:
             found[topic] = _text_of(described.result(REQUEST_S + 1).topic_id)
-        except (KafkaException, TimeoutError) as error:
+        except (KafkaException, *TIME_OUTS) as error:
             log.debug("topic %s cannot be described: %s", topic, error)
     return found

@@ -32,6 +32,7 @@ from tidegate_agent.effects import (
 from tidegate_agent.gates import Partition
 from tidegate_agent.settings import Settings
 from tidegate_agent.start import Rule, Start
+from tidegate_agent.time_outs import TIME_OUTS
 
 log = logging.getLogger("tidegate_agent")
 
@@ -200,7 +201,7 @@ class Gatekeeper:
             elif isinstance(effect, Commit):
                 await asyncio.wait_for(self._commit(coordinator, effect.partitions), REQUEST_S)
                 self.gate.done(effect)
-        except (TimeoutError, errors.KafkaError) as error:
+        except (*TIME_OUTS, errors.KafkaError) as error:
             log.debug("group %s: %s: %r", self.gate.core.group, type(effect).__name__, error)
             self.gate.failed(effect)
         except Exception:  # noqa: BLE001  (it must not reach the application)
