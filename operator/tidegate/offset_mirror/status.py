@@ -39,6 +39,7 @@ COPIES_LAGGING: Final = "CopiesLagging"
 COPIES_SEEDING: Final = "CopiesSeeding"
 COPIES_STOPPED: Final = "CopiesStopped"
 COPIES_DRIFTED: Final = "CopiesDrifted"
+COPYING_HINDERED: Final = "CopyingHindered"
 NO_DRIFT_SEEN: Final = "NoDriftSeen"
 NO_TOPICS: Final = "NoTopicsYet"
 TOO_MANY_TOPICS: Final = "TooManyTopics"
@@ -253,6 +254,8 @@ def _judged(standing: MirrorStanding) -> tuple[_Tell, str, str]:
         seeding = f"{counts.seeding} of {counts.total} partition(s) are still being seeded"
         return reconciling, COPIES_SEEDING, seeding + ends
     lagging = counts.total - counts.in_sync
+    if not lagging:
+        return reconciling, COPYING_HINDERED, _all_in_sync(counts.total) + ends
     return reconciling, COPIES_LAGGING, f"{lagging} of {counts.total} partition(s) lag{ends}"
 
 

@@ -547,6 +547,23 @@ def test_copies_go_on_while_the_ends_of_the_source_can_not_be_asked_for(world: W
     world.passes(lambda: world.there.log("t").end == 30)
 
 
+def test_groups_that_cannot_be_read_make_no_copy_lag(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_coordinator() -> set[str]:
+        raise Unavailable("no coordinator answers")
+
+    world.spec["groups"] = {"include": ["*"], "interval": "1s"}
+    world.one_pass()
+    world.copied()
+    with monkeypatch.context() as patch:
+        patch.setattr(world.here, "group_ids", no_coordinator)
+        world.passes(lambda: world.condition("Ready").reason == "CopyingHindered")
+        said = world.condition("Ready").message
+        assert said == "all 2 partition(s) lag the source by 10 s at most. no coordinator answers"
+        assert world.condition("InSync").status == "True"
+
+    world.copied()
+
+
 def test_a_partition_of_the_source_without_a_leader_leaves_the_lag_of_the_others_known(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
