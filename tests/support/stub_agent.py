@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from typing import Any, Self
+from typing import Any, Final, Self
 
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaException, Producer, TopicCollection
 from confluent_kafka import TopicPartition as ClientTopicPartition
+from confluent_kafka.admin import AdminClient
 
 from tidegate.control.codec import encode_key, encode_value
 from tidegate.control.gates import Gates
@@ -17,6 +18,9 @@ from tidegate.kafka.connection import Connection, acks_topic
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.model import TopicPartition
 from tidegate.kafka_client.client import KafkaClient
+
+_LOOK_S: Final = 0.5
+"""How often it looks whether the control topic is still the same one."""
 
 
 class StubAgent:
@@ -42,12 +46,15 @@ class StubAgent:
         self._bootstrap = bootstrap
         self._group = group
         self._topics = topics
+        self._control_topic = control_topic
         self._acks = acks_topic(control_topic)
         self._client = KafkaClient(Connection(bootstrap, control_topic=control_topic)) if managed else None
         self._client_id = client_id
         self._assigned: set[TopicPartition] = set()
         self._said: dict[TopicPartition, int] = {}
         self._closed: set[TopicPartition] = set()
+        self._control_topic_id = ""
+        self._looks_at = 0.0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=client_id, daemon=True)
 
@@ -83,6 +90,7 @@ class StubAgent:
         }
         consumer = Consumer(config)
         producer = Producer({"bootstrap.servers": self._bootstrap, "linger.ms": 0, "log_level": 0})
+        admin = AdminClient({"bootstrap.servers": self._bootstrap, "log_level": 0})
 
         def assigned(_: Consumer, partitions: list[ClientTopicPartition]) -> None:
             self._assigned = {TopicPartition(p.topic, p.partition) for p in partitions}
@@ -104,6 +112,7 @@ class StubAgent:
                     # Without its topics an agent goes on with what it knows; of new ones it acks all anew.
                     with contextlib.suppress(KafkaFailure):
                         gates = self._client.control.read()
+                        self._forget_another_topics(admin)
                         if self._client.control.exist:
                             self._obey(consumer, producer, gates)
                         else:
@@ -127,6 +136,18 @@ class StubAgent:
         self.read.setdefault(partition, []).append((time.monotonic(), offset))
         with contextlib.suppress(KafkaException):  # a rebalance is under way: it is read again
             consumer.commit(offsets=[ClientTopicPartition(*_pair(partition), offset + 1)], asynchronous=False)
+
+    def _forget_another_topics(self, admin: AdminClient) -> None:
+        """Epochs are offsets: those of a topic that was made again may be the same, and mean something else."""
+        if time.monotonic() < self._looks_at:
+            return
+        self._looks_at = time.monotonic() + _LOOK_S
+        described = admin.describe_topics(TopicCollection([self._control_topic]))[self._control_topic]
+        with contextlib.suppress(KafkaException):  # there is none
+            found = str(described.result(10).topic_id)
+            if self._control_topic_id not in ("", found):
+                self._said.clear()
+            self._control_topic_id = found
 
     def _obey(self, consumer: Consumer, producer: Producer, gates: Gates) -> None:
         for partition in self._assigned:
