@@ -264,14 +264,14 @@ def _refused(world: World) -> None:
 
 
 CANNOT: dict[str, tuple[Callable[[World], None], str, str]] = {
-    "aborted": (_aborted, "NotCopied", "is of a transaction that was aborted"),
-    "open": (_open, "NotCopied", "is of a transaction that is still open"),
+    "aborted": (_aborted, "NotCopied", "belongs to a transaction that was aborted"),
+    "open": (_open, "NotCopied", "belongs to a transaction that is still open"),
     "compacted": (_compacted, "NotCopied", "there is no record from orders-1@"),
     "retention": (_retained_no_more, "NotCopied", "has been deleted up to offset"),
     "large": (_too_large, "NotCopied", "more than 4,194,304 bytes"),
     "right": (_without_right, "NotAuthorized", "Write on topic orders.DLT"),
     "topic": (_without_topic, "NotCopied", "there is no such topic"),
-    "old": (_older_than_kept, "NotCopied", "is older than topic orders.DLT keeps records (retention.ms is 1000)"),
+    "old": (_older_than_kept, "NotCopied", "is older than the retention of topic orders.DLT (retention.ms is 1000)"),
     "letters compacted": (_compacted_letters, "NotCopied", "is compacted"),
     "refused": (_refused, "NotCopied", "MessageSizeTooLargeError"),
 }

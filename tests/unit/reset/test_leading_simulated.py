@@ -531,7 +531,7 @@ def test_a_member_that_freezes_while_its_group_is_led_is_named_and_left_behind(t
     _at(world, "guest.assign", lambda: setattr(frozen, "rejoin_delay_s", 120.0))
     result = execute(world)
     assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, Way.LEADING)
-    assert f"1 member(s) not back yet: {frozen.client_id} at {frozen.host}" in result.message
+    assert f"1 member(s) have not rejoined yet: {frozen.client_id} at {frozen.host}" in result.message
     world.settle(130)
     world.check_reset(at_most=2)
 
