@@ -434,7 +434,7 @@ def plan_refusal(folder: Path, **asked: object) -> RunResult:
 
 
 def test_a_plan_that_skips_too_many_is_refused(tmp_path: Path) -> None:
-    assert "11 offsets would be skipped, and at most 10 are copied" in plan_refusal(tmp_path, skips=11).message
+    assert "11 offsets would be skipped, but at most 10 are copied" in plan_refusal(tmp_path, skips=11).message
 
 
 def test_a_plan_without_the_topic_is_refused(tmp_path: Path) -> None:
@@ -454,7 +454,7 @@ def test_the_plan_says_where_copies_go(tmp_path: Path) -> None:
     world.execute()
     plan = world.store.load().plan
     assert plan is not None
-    assert [note for note in plan.notes if "is copied to dead-letter topic orders.DLT first" in note]
+    assert [note for note in plan.notes if "are copied to dead-letter topic orders.DLT first" in note]
 
 
 def test_a_run_that_is_put_back_says_that_its_copies_stay(tmp_path: Path) -> None:
