@@ -136,7 +136,7 @@ def test_the_commands_ask_for_copies_and_say_what_came_of_them(
     assert committed(kafka.bootstrap, group, topic, 1) == {0: 1}
     assert len(copies_in(kafka, letters)) == 1
     plan = " ".join(shell("plan", kept, *of).split())
-    assert f"is copied to dead-letter topic {letters} first, in the same transaction" in plan
+    assert f"are copied to dead-letter topic {letters} first, in the same transaction" in plan
     assert f"copied to dead-letter topic {letters}" in shell("why", group, "-c", connection, *of)
 
 

@@ -181,9 +181,7 @@ def test_a_forged_run_of_another_teams_group_is_not_obeyed(world: Shared) -> Non
 
     alpha.patch("offsetresets", "stray", {"spec": {"suspend": False}})
 
-    assert (
-        "was there before this run began" in condition_of(alpha.wait_refused("stray", "Forged"), "Complete")["message"]
-    )
+    assert "existed before this run began" in condition_of(alpha.wait_refused("stray", "Forged"), "Complete")["message"]
 
 
 def test_what_is_held_is_released_and_no_plan_applied_once_the_namespace_is_taken_off_the_list(

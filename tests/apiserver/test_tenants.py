@@ -214,7 +214,7 @@ def test_who_may_edit_config_maps_approves_nothing_and_sends_no_group_elsewhere(
     command = [sys.executable, "-m", "tidegate.cli.main", "plan", name, "-n", mine.namespace]
     environment = os.environ | {"KUBECONFIG": str(apiserver.kubeconfig)}
     shown = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert (shown.returncode, shown.stdout, "Nothing of it is obeyed" in shown.stderr) == (1, "", True), shown
+    assert (shown.returncode, shown.stdout, "Tidegate ignores all of it" in shown.stderr) == (1, "", True), shown
 
 
 def _editor(resources: Resources, admin: kube.ApiClient, apiserver: ApiServer, account: str) -> kube.ApiClient:
@@ -246,7 +246,7 @@ def test_a_forged_run_of_another_group_is_not_obeyed(tenants: Tenants) -> None:
     tenants.mine.patch("offsetresets", "stray", {"spec": {"suspend": False}})
     found = tenants.mine.wait_refused("stray", "Forged")
 
-    assert "was there before this run began" in condition_of(found, "Complete")["message"]
+    assert "existed before this run began" in condition_of(found, "Complete")["message"]
 
 
 def _forge(resources: Resources, reset: Mapping[str, Any], request: RunRequest) -> None:

@@ -361,7 +361,10 @@ def test_evidence_is_bounded_and_says_what_it_leaves_out(tmp_path: Path) -> None
     assert evidence is not None
     assert 0 < len(evidence.samples) < 100
     assert evidence.topics == some_evidence().topics
-    assert evidence.notes[-1] == f"Left out for want of room: {100 - len(evidence.samples)} sample records"
+    assert (
+        evidence.notes[-1]
+        == f"Left out because there is no room for more: {100 - len(evidence.samples)} sample records"
+    )
     assert len(encode_evidence(evidence).encode()) <= EVIDENCE_LIMIT_BYTES
 
 

@@ -262,15 +262,15 @@ CANNOT: dict[str, tuple[Write, Callable[[Scene], None], str]] = {
     "aborted": (
         lambda scene, name: scene.transaction(name, ends=False),
         _as_it_is,
-        "of a transaction that was aborted",
+        "belongs to a transaction that was aborted",
     ),
-    "open": (lambda scene, name: scene.transaction(name, ends=None), _as_it_is, "of a transaction that is still open"),
+    "open": (lambda scene, name: scene.transaction(name, ends=None), _as_it_is, "to a transaction that is still open"),
     "gone": (lambda scene, _: scene.write(b"poison", b"fine"), _gone, "has been deleted up to offset 1"),
     "too large": (lambda scene, _: scene.write(os.urandom(5000)), _small, "MessageSizeTooLargeError"),
     "old": (
         lambda scene, _: scene.write(b"poison"),
         lambda scene: set_letters(scene, "retention.ms", "604800000"),
-        "is older than topic",
+        "is older than the retention of topic",
     ),
     "compacted": (
         lambda scene, _: scene.write(b"poison"),

@@ -231,7 +231,7 @@ def _nobody_waits_for_a_frozen_member(cell: Cell, way: Way, bootstrap: str, fold
             request = trial.request(targets, max_standstill=timedelta(seconds=5))
             result = trial.execute(request)
             assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, way), result
-            assert "1 member(s) not back yet" in result.message
+            assert "1 member(s) have not rejoined yet" in result.message
             # Its partitions as well: they were given to the member that is there.
             trial.fleet.wait_flowing(trial.partitions, since=time.time())
         finally:

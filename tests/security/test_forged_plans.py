@@ -240,7 +240,7 @@ def test_a_plan_that_is_swapped_after_it_was_made_is_not_applied(world: World) -
     assert job.plan_run(bound, attempt, world.clock, lambda r, now, _: make_plan(r, world.kafka, now)) is None
     forge(world, sent_to_the_start)
 
-    with pytest.raises(ForgedRun, match="p-one-x is not as the operator knows it"):
+    with pytest.raises(ForgedRun, match="p-one-x is not as the operator recorded it"):
         job.apply_run(bound, attempt, world.kafka, world.clock)
 
     assert world.offset == 50
@@ -261,7 +261,7 @@ def test_a_document_that_was_there_beforehand_is_not_taken_up(world: World) -> N
 
     assert (world.condition("Ready")["reason"], world.offset) == ("Forged", 50)
     assert world.runner.started == []
-    assert "was there before this run began" in world.condition("Ready")["message"]
+    assert "existed before this run began" in world.condition("Ready")["message"]
 
 
 def test_a_document_that_is_put_there_just_before_the_operators_own_is_not_taken_up(world: World) -> None:
@@ -480,7 +480,7 @@ def test_a_plan_is_new_to_the_operator_once() -> None:
 
     assert OperatorBinding(asked).checked(planned, "x").digest == whole
     assert OperatorBinding(whole).checked(planned, "x").digest == whole
-    with pytest.raises(ForgedRun, match="is not as the operator knows it"):
+    with pytest.raises(ForgedRun, match="is not as the operator recorded it"):
         OperatorBinding(whole).checked(Run(REQUEST), "x")
     with pytest.raises(ForgedRun):
         Binding(asked).checked(planned, "x")

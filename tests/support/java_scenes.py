@@ -227,7 +227,7 @@ def its_commits_go_on_only_after_a_restart(scene: Scene, start: Start, folder: P
     scene.until(lambda: scene.committed() == 200, lambda: f"200 is committed, not {scene.committed()}", SOON_S)
     restarted.stop()
     assert (result.phase, while_it_ran) == (ResetPhase.SUCCEEDED, 50), result
-    assert "1 partition(s) not known to be read from there yet" in result.message, result
+    assert "1 partition(s) are not known to be read from their targets yet" in result.message, result
 
 
 def at_the_end(scene: Scene, start: Start) -> Application:

@@ -28,9 +28,9 @@ PLANNED = datetime(2026, 11, 22, 2, 40, tzinfo=UTC)
 FROM = datetime(2026, 11, 20, 14, 0, tzinfo=UTC)
 
 NOTES = (
-    "Outside the log and moved to its nearer end: refunds-0 to 120 (Earliest)",
-    "2 member(s) are made to leave and come back: what they have read and not committed is read again in 1 partition "
-    "outside this run, too (invoices-0)",
+    "Targets outside the log were moved to its nearer end: refunds-0 to 120 (Earliest)",
+    "2 member(s) are made to leave and rejoin: records that they have read but not committed are read again in "
+    "1 partition outside this run, too (invoices-0)",
 )
 
 

@@ -77,8 +77,8 @@ class Binding:
     def _bound(self, run: Run, found: str, location: str) -> Run:
         if found != self.digest:
             raise ForgedRun(
-                f"{location} is not as the operator knows it: its request and plan have the digest {found}, and the "
-                f"operator keeps {self.digest}. Nothing of it is obeyed: see who wrote it"
+                f"{location} is not as the operator recorded it: its request and plan have the digest {found}, but the "
+                f"operator recorded {self.digest}. Tidegate ignores all of it: find out who wrote it"
             )
         return replace(run, digest=found, approved=found == self.approved)
 
@@ -92,13 +92,14 @@ class OperatorBinding(Binding):
     def checked(self, run: Run, location: str) -> Run:
         if not self.digest:
             raise ForgedRun(
-                f"{location} was there before this run began: it is of an earlier run that the status "
-                "no longer knows, or somebody else wrote it. Nothing of it is obeyed: ask for another reset"
+                f"{location} existed before this run began: it belongs to an earlier run that the status no longer "
+                "knows, or somebody else wrote it. Tidegate ignores all of it: ask for another reset"
             )
         found = digest_of(run)
         if run.approved and found != self.approved:
             raise ForgedRun(
-                f"{location} says that its plan was approved, and nobody did. Nothing of it is obeyed: see who wrote it"
+                f"{location} says that its plan was approved, but nobody approved it. Tidegate ignores all of it: find "
+                "out who wrote it"
             )
         if found != self.digest and digest_of(Run(run.request)) == self.digest:
             return replace(run, digest=found, approved=False)
@@ -123,6 +124,6 @@ class EndBinding:
         if run.result is None or digest_of_end(found, run.result) != self.digest:
             raise ForgedRun(
                 f"{location} is not as its run left it: the digest of its request, plan and result is not the one that "
-                "the operator keeps. Nothing of it is obeyed: see who wrote it"
+                "the operator recorded. Tidegate ignores all of it: find out who wrote it"
             )
         return replace(run, digest=found)

@@ -57,14 +57,14 @@ def attempt_from(value: object) -> int:
     if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value):
         value = int(value)
     if type(value) is not int or not 0 <= value < 10**9:
-        raise ValueError("its attempt is no number from 0 to 999999999")
+        raise ValueError("its attempt is not a number from 0 to 999999999")
     return value
 
 
 def request_from(fields: object) -> RunRequest:
     """Raises ``ValueError`` for what is no request."""
     if not isinstance(fields, dict):
-        raise ValueError("it is no request: no object")
+        raise ValueError("its request is not a JSON object")
     # The target is read on its own: by its kind, so that a bad one is named instead of nine mismatches.
     return _REQUEST.validate_python(fields | {"target": _TARGET.validate_python(fields.get("target"))})
 

@@ -73,8 +73,8 @@ def confined(run: Run, confines: Confines, location: str) -> Run:
     flaw = next(_flaws(run, confines), None)
     if flaw is not None:
         raise ForeignRun(
-            f"{location} is not as this resource's run can be: {flaw}. Nothing of it is obeyed: see who wrote it, and "
-            "remove it"
+            f"{location} can't be the document of this resource's run: {flaw}. Tidegate ignores all of it: find out "
+            "who wrote it, and remove it"
         )
     request, target = run.request, run.request.target
     if isinstance(target, FromCluster) and confines.other is not None:
@@ -105,7 +105,9 @@ def _flaws(run: Run, confines: Confines) -> Iterator[str]:
             yield f"it is about group {group}"
     if (request.fleet is None) != (confines.patterns is None):
         yield (
-            "it is of a fleet" if request.fleet is not None else "it is of one group, and the resource's is of a fleet"
+            "it is for a fleet, but the resource is for one group"
+            if request.fleet is not None
+            else "it is for one group, but the resource is for a fleet"
         )
     for name in _groups(run):
         if why := confines.outside(name):
@@ -119,7 +121,7 @@ def _flaws(run: Run, confines: Confines) -> Iterator[str]:
         and confines.other_groups is not None
         and not is_allowed(over_there, confines.other_groups)
     ):
-        yield f"it reads group {over_there} of another cluster, which the connection to that does not allow"
+        yield f"it reads group {over_there} of another cluster, which the connection to that cluster does not allow"
     if confines.dead_letter is not None and request.dead_letter != confines.dead_letter:
         yield f"it copies records to topic {request.dead_letter or 'none'}, which the resource does not ask for"
     if confines.hides_values and request.evidence.show_values:

@@ -155,7 +155,7 @@ def left_out(evidence: Evidence) -> Evidence:
         evidence.gathered_at,
         read=evidence.read,
         took_s=evidence.took_s,
-        notes=("Left out, since the run's document has no room for it: reset fewer partitions at once to see it",),
+        notes=("Left out because the run's document has no room for it: reset fewer partitions at once to see it",),
     )
 
 
@@ -170,9 +170,11 @@ def fitted(evidence: Evidence, size: Callable[[Evidence], int], limit: int = EVI
             topics //= 2
         notes = []
         if samples < len(evidence.samples):
-            notes.append(f"Left out for want of room: {len(evidence.samples) - samples:,} sample records")
+            notes.append(
+                f"Left out because there is no room for more: {len(evidence.samples) - samples:,} sample records"
+            )
         if topics < len(evidence.topics):
-            notes.append(f"Left out for want of room: {len(evidence.topics) - topics:,} topics")
+            notes.append(f"Left out because there is no room for more: {len(evidence.topics) - topics:,} topics")
         shortened = replace(
             evidence,
             samples=evidence.samples[:samples],
@@ -391,4 +393,4 @@ def by_topic(
     topics = tuple(TopicEvidence(t, amount(t, True), amount(t, False), histograms.get(t)) for t in shown)
     if len(shown) == len(all_amounts):
         return topics, ()
-    return topics, (f"Shown are the {len(shown)} topics in which the most moves, of {len(all_amounts):,}",)
+    return topics, (f"Only {len(shown)} of {len(all_amounts):,} topics are shown: those in which the most moves",)

@@ -28,7 +28,7 @@ class RunNotFound(Exception):
 
 
 class ForeignRun(Exception):
-    """The document says what its own run cannot say: somebody else has written it. Nothing of it is obeyed."""
+    """The document says what its own run cannot say: somebody else has written it. Tidegate ignores all of it."""
 
 
 class ForgedRun(Exception):

@@ -65,7 +65,7 @@ def open_store(
             return DirectoryRunStore(path.parent, path.name)
         case "configmap" if url.netloc and re.fullmatch(r"/[^/]+", url.path):
             return ConfigMapRunStore(url.netloc, url.path[1:], api_client=api_client, owner=owner, remembers=remembers)
-    raise ValueError(f"{location!r} is not a run store: file:///folder/name or configmap://namespace/name")
+    raise ValueError(f"{location!r} is not a run store: use file:///folder/name or configmap://namespace/name")
 
 
 def open_beside(location: str, *, owned: bool = False) -> Callable[[str], RunStore]:

@@ -80,7 +80,9 @@ def choose_way(owners: Owners) -> Choice:
         return Choice(Way.LEADING, needed)
     reason = _first(BARRIER_OBSTACLES, owners)
     if reason is not None:
-        return Choice(Way.HANDOVER, reason if not_led in (None, reason) else f"{reason}; it cannot be led: {not_led}")
+        return Choice(
+            Way.HANDOVER, reason if not_led in (None, reason) else f"{reason}; the group cannot be led: {not_led}"
+        )
     return Choice(Way.BARRIER, "a classic group whose members give up all partitions in a rebalance")
 
 
@@ -117,11 +119,13 @@ def _old_client(owners: Owners) -> str | None:
     ]
     if not old:
         return None
-    return f"{len(old)} owner(s) speak a subscription from before KIP-429 and may keep positions: {', '.join(old[:3])}"
+    return (
+        f"{len(old)} owner(s) use a subscription from before KIP-429 and may keep their positions: {', '.join(old[:3])}"
+    )
 
 
 def _kept(owners: Owners) -> str | None:
-    return "an owner kept its position over the rebalance" if owners.kept_position else None
+    return "an owner kept its position through the rebalance" if owners.kept_position else None
 
 
 def _in_transaction(owners: Owners) -> str | None:
@@ -157,7 +161,7 @@ def _keeps_commits_back(owners: Owners) -> str | None:
     if not owners.in_flight:
         return None
     if keeps_commits_back(owners.group):
-        return "a member's client (franz-go, kafka-go) keeps late commits back until its join is over"
+        return "a member's client (franz-go, kafka-go) holds late commits back until its join is over"
     old = _old_client(owners) if owners.group.type is GroupType.CLASSIC and not is_cooperative(owners.group) else None
     return None if old is None else f"an application's late commits may wait until its join is over: {old}"
 

@@ -303,7 +303,7 @@ def test_a_plan_to_skip_is_refused_once_nothing_is_committed_any_more(world: App
     world.passes()
 
     assert (world.reset["phase"], world.condition("Failed")["reason"]) == ("Failed", "PlanOutdated")
-    assert "nothing is committed" in world.condition("Failed")["message"]
+    assert "no longer a committed offset" in world.condition("Failed")["message"]
     assert not world.kafka.committed("payments")
 
 

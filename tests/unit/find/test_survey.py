@@ -67,7 +67,8 @@ def test_partitions_that_the_group_has_no_place_for_are_told_of() -> None:
     assert [(pair.here, [d.partition for d in pair.destinations]) for pair in surveyed.pairs] == [("orders", [0])]
     assert surveyed.without == (TopicPartition("orders", 1), TopicPartition("refunds", 1))
     assert left_without(target, surveyed.without) == [
-        "Left as they are, group payments has no committed offset over there: 2 partitions (orders-1, refunds-1)"
+        "Left as they are, because group payments has no committed offset in the other cluster: 2 partitions "
+        "(orders-1, refunds-1)"
     ]
     assert left_without(target, ()) == []
 
@@ -83,7 +84,7 @@ def test_where_the_group_has_a_place_for_none_of_them_these_are_named() -> None:
 
     assert (refused.value.reason, refused.value.message) == (
         "NothingMatches",
-        "Left as they are, group payments has no committed offset over there: 1 partition (orders-1)",
+        "Left as they are, because group payments has no committed offset in the other cluster: 1 partition (orders-1)",
     )
 
 

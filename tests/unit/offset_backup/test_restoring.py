@@ -97,5 +97,5 @@ def test_where_there_is_no_backup_it_is_said_why() -> None:
 
 
 def test_without_spark_there_is_no_plan_from_a_backup(kafka: FakeKafka) -> None:
-    with pytest.raises(PlanRefused, match="target backup is found by Spark"):
+    with pytest.raises(PlanRefused, match="target backup can only be found by Spark"):
         make_plan(REQUEST, kafka, START)

@@ -117,4 +117,8 @@ def test_the_plan_of_an_undo_says_that_the_copies_stay(skipping: World) -> None:
     [undo] = [each for each in skipping.documents if each != skip]
     plan = DirectoryRunStore(undo.parent, undo.stem, clock=skipping.clock).load().plan
     assert plan is not None
-    assert [n for n in plan.notes if n.startswith("Run p has copied what it skipped to dead-letter topic orders.DLT")]
+    assert [
+        n
+        for n in plan.notes
+        if n.startswith("Run p has copied the records that it skipped to dead-letter topic orders.DLT")
+    ]

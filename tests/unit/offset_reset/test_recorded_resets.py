@@ -130,4 +130,4 @@ def test_a_commit_without_a_record_is_told_of_in_the_condition(tmp_path: Path) -
     world.ask()
     world.passes()
     assert (world.reset["phase"], world.offset) == ("Succeeded", 10)
-    assert "1 commit(s) of this run went without a record" in world.condition("Complete")["message"]
+    assert "1 commit(s) of this run were not recorded" in world.condition("Complete")["message"]

@@ -70,7 +70,7 @@ def test_it_replays_and_has_succeeded_only_once_the_group_is_back(replayed: Repl
     replay = replayed.reset["replay"]
     assert (replay["records"], replay["partitions"], replay["reached"]) == (20, 1, 0)
     assert replay["progress"] == f"{replay['percent']}% (0/1 partitions)"
-    assert "app owns it, and has not come to the end yet" in replay["waitsFor"]
+    assert "app owns it, but has not reached the end yet" in replay["waitsFor"]
     assert replayed.condition("Complete")["status"] == "Unknown"
     assert replayed.condition("Reconciling")["reason"] == "Replaying"
     assert list(replayed.limits.values()) == [30]

@@ -790,7 +790,7 @@ def test_rounds_that_never_hold_come_to_an_end(tmp_path: Path, monkeypatch: pyte
 
     assert result is not None
     assert (result.phase, result.reason) == (ResetPhase.FAILED, "NotPutBack")
-    assert "was not held to the end" in result.message
+    assert "could not hold the join of group" in result.message
     assert result.rounds <= 2 * MAX_ROUNDS
 
 
@@ -1249,7 +1249,7 @@ def test_where_it_was_never_certain_that_owners_let_go_the_targets_are_put_back(
     result = world.execute()
     assert result is not None
     assert (result.phase, result.reason) == (ResetPhase.ROLLED_BACK, "Overwritten")
-    assert f"{len(RESET)} committed offset(s) were put back" in result.message
+    assert f"{len(RESET)} committed offset(s) were restored" in result.message
     world.settle()
     for partition in RESET:
         last = max((b for c in world.consumers for b in c.began if b.partition == partition), key=lambda b: b.at_s)
@@ -1630,7 +1630,7 @@ def test_partitions_that_earlier_writers_did_again_are_counted(tmp_path: Path) -
 
     assert result is not None
     assert (result.phase, result.rounds, result.redone) == (ResetPhase.SUCCEEDED, 2, 1)
-    assert "1 done again" in result.message
+    assert "1 had to be reset again" in result.message
 
 
 def test_partitions_that_a_successor_does_again_are_counted(tmp_path: Path) -> None:
@@ -1645,7 +1645,7 @@ def test_partitions_that_a_successor_does_again_are_counted(tmp_path: Path) -> N
 
     assert result is not None
     assert (result.phase, result.rounds, result.redone) == (ResetPhase.SUCCEEDED, 2, len(RESET))
-    assert "3 done again" in result.message
+    assert "3 had to be reset again" in result.message
 
 
 def test_rounds_that_a_broker_cut_short_are_not_counted_as_done_again(tmp_path: Path) -> None:
@@ -1733,7 +1733,7 @@ def test_nobody_waits_longer_than_max_standstill_for_a_member_that_does_not_rejo
     assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, kind.way)
     # An owner that was made to leave by a Handover is not waited for.
     waited_for = kind.way is not Way.HANDOVER or slow == 2
-    assert (f"1 member(s) not back yet: {absent.client_id} at {absent.host}" in result.message) == waited_for
+    assert (f"1 member(s) have not rejoined yet: {absent.client_id} at {absent.host}" in result.message) == waited_for
     again = [world.begun_again_s(p) for p in PARTITIONS if p not in absents]
     held = 2 if kind.way is Way.LEADING else 1  # by a Handover before, or by a lead that did not come to its end
     assert max(again) - world.started_s < held * (20 + 2.5)  # they are back within a second
@@ -1866,7 +1866,10 @@ def test_the_result_says_who_is_not_known_to_read_from_its_target(tmp_path: Path
     result = world.execute()
     assert result is not None
     assert (result.phase, result.begun, result.waiting) == (ResetPhase.SUCCEEDED, 0, len(RESET))
-    assert "3 partition(s) not known to be read from there yet, e.g. orders-0 by c0 at /127.0.0.1" in result.message
+    assert (
+        "3 partition(s) are not known to be read from their targets yet, e.g. orders-0 by c0 at /127.0.0.1"
+        in result.message
+    )
     assert result.unread[0] == "orders-0 by c0 at /127.0.0.1"
     assert [row.split(" by ")[0] for row in result.unread] == [str(p) for p in sorted(RESET)]
 
@@ -1920,7 +1923,7 @@ def test_a_log_that_is_deleted_beyond_a_target_as_that_is_committed_is_told(tmp_
     assert world.starts_at_target(cut) == 0
     assert (result.phase, result.begun, result.waiting) == (ResetPhase.SUCCEEDED, 2, 1)
     assert result.unread[0].startswith(str(cut))
-    assert f"the log of 1 partition(s), e.g. {cut}, has been deleted beyond the target by now" in result.message
+    assert f"the log of 1 partition(s), e.g. {cut}, has since been deleted past the target" in result.message
 
 
 def _assigned_to_itself(world: World, every_s: float = 5.0) -> dict[TopicPartition, int]:
@@ -2004,7 +2007,7 @@ def test_a_plan_whose_targets_are_no_longer_in_the_log_is_refused(moved: str, tm
     result = job.execute(world.store, kafka, world.clock)
     assert result is not None
     assert (result.phase, result.reason) == (ResetPhase.FAILED, "PlanOutdated")
-    assert f"1 target(s) are outside the log by now, e.g. {partition}: target {world.targets[partition]}" in (
+    assert f"1 target(s) are now outside the log, e.g. {partition}: target {world.targets[partition]}" in (
         result.message
     )
 
@@ -2071,7 +2074,7 @@ def test_a_topic_that_goes_in_mid_run_keeps_no_other_from_being_put_back(
     assert result is not None
     assert (result.phase, result.reason) == (ResetPhase.ROLLED_BACK, "PlanOutdated")
     assert f"recreated since the plan was made: {GONE.topic}" in result.message
-    assert f"1 partition(s), e.g. {GONE}, of topics that were deleted or recreated meanwhile are left" in result.message
+    assert f"1 partition(s), e.g. {GONE}, are left as they are, because their topics were deleted" in result.message
     assert world.clock.monotonic() - world.started_s < 60
     after = world.kafka.committed(GROUP)
     assert GONE not in after
@@ -2115,8 +2118,8 @@ def test_a_topic_that_goes_during_a_rollback_keeps_no_other_from_being_rolled_ba
     after = world.kafka.committed(GROUP)
     assert all(after[p] >= stood[p] for p in RESET)
     if before is not None and at == "transaction.send":
-        assert "3 committed offset(s) were put back" in result.message
-        assert f"1 partition(s), e.g. {GONE}, of topics that were deleted" in result.message
+        assert "3 committed offset(s) were restored" in result.message
+        assert f"1 partition(s), e.g. {GONE}, are left as they are, because their topics" in result.message
 
 
 def test_a_partition_whose_offset_somebody_deletes_is_put_back_with_the_others(tmp_path: Path) -> None:
@@ -2150,7 +2153,7 @@ def test_where_the_only_topic_goes_in_mid_run_nothing_is_put_back(tmp_path: Path
 
     assert result is not None
     assert (result.phase, result.reason) == (ResetPhase.ROLLED_BACK, "PlanOutdated")
-    assert "0 committed offset(s) were put back; 3 partition(s)" in result.message
+    assert "0 committed offset(s) were restored; 3 partition(s)" in result.message
     assert world.kafka.committed(GROUP) == {}
 
 
@@ -2429,7 +2432,7 @@ def test_a_group_that_does_not_settle_is_not_reset(tmp_path: Path) -> None:
     result = world.execute()
     assert result is not None
     assert (result.phase, result.reason) == (ResetPhase.FAILED, "GroupNotReady")
-    assert "a member may not have given orders-" in result.message
+    assert "a member may not have released orders-" in result.message
     assert "Nothing was changed" in result.message
 
 

@@ -217,9 +217,7 @@ def test_a_log_that_is_wanted_only_is_gone_without_and_the_result_says_so(
     result = reset.execute()
     assert result is not None
     assert result.phase is ResetPhase.SUCCEEDED
-    assert (
-        f"{len(reset.committed)} commit(s) of this run went without a record in audit topic {TOPIC}" in result.message
-    )
+    assert f"{len(reset.committed)} commit(s) of this run were not recorded in audit topic {TOPIC}" in result.message
     assert str(failure) in result.message
     assert not reset.changes
 
@@ -237,7 +235,7 @@ def test_a_log_that_fails_at_the_last_moment_is_gone_without(tmp_path: Path) -> 
     result = reset.execute()
     assert result is not None
     assert result.phase is ResetPhase.SUCCEEDED
-    assert "went without a record" in result.message
+    assert "were not recorded in audit topic" in result.message
     assert reset.committed
     assert not reset.changes
 
@@ -296,7 +294,7 @@ def test_a_rollback_is_not_given_up_for_want_of_a_record(tmp_path: Path) -> None
     reset.kafka.audit.refuses[TOPIC] = NotAuthorized("not allowed")
     result = reset.settle()
     assert result.phase is ResetPhase.ROLLED_BACK
-    assert "went without a record" in result.message
+    assert "were not recorded in audit topic" in result.message
 
 
 def test_a_run_of_which_nothing_is_left_to_do_is_not_put_back_for_want_of_a_record(tmp_path: Path) -> None:
@@ -312,7 +310,7 @@ def test_a_run_of_which_nothing_is_left_to_do_is_not_put_back_for_want_of_a_reco
     result = reset.execute()
     assert result is not None
     assert result.phase is ResetPhase.SUCCEEDED, result.message
-    assert "without a record" not in result.message
+    assert "not recorded" not in result.message
     reset.check()
 
 
@@ -348,7 +346,7 @@ def test_what_hangs_is_decided_also_where_no_record_can_be_written(rolling_back:
     result = reset.settle() if rolling_back else reset.execute()
     assert result is not None
     assert result.phase is ResetPhase.ROLLED_BACK, result.message
-    assert "went without a record" in result.message
+    assert "were not recorded in audit topic" in result.message
     assert all(offset >= before[p] for p, offset in reset.kafka.committed(GROUP).items())
 
 

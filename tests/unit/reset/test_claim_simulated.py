@@ -197,7 +197,8 @@ def test_who_waits_says_behind_whom_and_who_waits_too_long_has_changed_nothing(t
     world.clock.sleep(10)
     [said] = world.waits_of(b)
     assert said == (
-        "group payments is taken by another run (offset reset 1 by policy a); one at a time may change its offsets"
+        "group payments is taken by another run (offset reset 1 by policy a); only one run at a time may change its "
+        "offsets"
     )
     world.clock.sleep(120)
 
@@ -218,7 +219,7 @@ def test_who_is_not_to_wait_long_gives_up_its_place(tmp_path: Path) -> None:
 
     assert result is not None
     assert (result.phase, result.reason) == (ResetPhase.FAILED, "GroupNotReady")
-    assert result.message.startswith("it was not its turn within 5 s: group payments is taken by another run")
+    assert result.message.startswith("the run did not get its turn within 5 s: group payments is taken by another run")
     assert world.claims() == [holder("b/1")]
 
 

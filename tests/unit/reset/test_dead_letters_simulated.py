@@ -264,14 +264,14 @@ def _refused(world: World) -> None:
 
 
 CANNOT: dict[str, tuple[Callable[[World], None], str, str]] = {
-    "aborted": (_aborted, "NotCopied", "is of a transaction that was aborted"),
-    "open": (_open, "NotCopied", "is of a transaction that is still open"),
+    "aborted": (_aborted, "NotCopied", "belongs to a transaction that was aborted"),
+    "open": (_open, "NotCopied", "belongs to a transaction that is still open"),
     "compacted": (_compacted, "NotCopied", "there is no record from orders-1@"),
     "retention": (_retained_no_more, "NotCopied", "has been deleted up to offset"),
     "large": (_too_large, "NotCopied", "more than 4,194,304 bytes"),
     "right": (_without_right, "NotAuthorized", "Write on topic orders.DLT"),
     "topic": (_without_topic, "NotCopied", "there is no such topic"),
-    "old": (_older_than_kept, "NotCopied", "is older than topic orders.DLT keeps records (retention.ms is 1000)"),
+    "old": (_older_than_kept, "NotCopied", "is older than the retention of topic orders.DLT (retention.ms is 1000)"),
     "letters compacted": (_compacted_letters, "NotCopied", "is compacted"),
     "refused": (_refused, "NotCopied", "MessageSizeTooLargeError"),
 }
@@ -434,7 +434,7 @@ def plan_refusal(folder: Path, **asked: object) -> RunResult:
 
 
 def test_a_plan_that_skips_too_many_is_refused(tmp_path: Path) -> None:
-    assert "11 offsets would be skipped, and at most 10 are copied" in plan_refusal(tmp_path, skips=11).message
+    assert "11 offsets would be skipped, but at most 10 are copied" in plan_refusal(tmp_path, skips=11).message
 
 
 def test_a_plan_without_the_topic_is_refused(tmp_path: Path) -> None:
@@ -454,7 +454,7 @@ def test_the_plan_says_where_copies_go(tmp_path: Path) -> None:
     world.execute()
     plan = world.store.load().plan
     assert plan is not None
-    assert [note for note in plan.notes if "is copied to dead-letter topic orders.DLT first" in note]
+    assert [note for note in plan.notes if "are copied to dead-letter topic orders.DLT first" in note]
 
 
 def test_a_run_that_is_put_back_says_that_its_copies_stay(tmp_path: Path) -> None:

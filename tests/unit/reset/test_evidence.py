@@ -147,7 +147,7 @@ def test_many_topics_are_cut_and_counted() -> None:
 
     assert [t.topic for t in topics[:2]] == ["t099", "t098"]
     assert topics[0].replayed == Amount(100)
-    assert notes == ("Shown are the 40 topics in which the most moves, of 100",)
+    assert notes == ("Only 40 of 100 topics are shown: those in which the most moves",)
 
 
 @pytest.mark.parametrize(
@@ -177,10 +177,10 @@ def test_samples_are_left_out_before_topics() -> None:
     assert fitted(some, size, 240) == some
     halved, bare, nothing = (fitted(some, size, limit) for limit in (230, 200, 50))
     assert (len(halved.samples), len(halved.topics)) == (2, 2)
-    assert halved.notes == (*some.notes, "Left out for want of room: 2 sample records")
+    assert halved.notes == (*some.notes, "Left out because there is no room for more: 2 sample records")
     assert (len(bare.samples), len(bare.topics)) == (0, 2)
     assert (len(nothing.samples), len(nothing.topics)) == (0, 0)
-    assert nothing.notes[-1] == "Left out for want of room: 2 topics"
+    assert nothing.notes[-1] == "Left out because there is no room for more: 2 topics"
 
 
 @pytest.mark.parametrize(
@@ -278,7 +278,7 @@ def test_without_an_approval_to_wait_for_it_is_gathered_after_the_run(tmp_path: 
     assert world.kafka.committed("payments") == {T0: 30}
     assert world.evidence.topics[0].replayed == Amount(60)
     assert world.evidence.notes == (
-        "Not all could be gathered, and the plan is none the worse for it: the broker is away",
+        "Some of the evidence could not be gathered, which does not affect the plan: the broker is away",
     )
 
 

@@ -127,7 +127,7 @@ def test_what_hangs_past_the_deadline_is_decided_and_then_put_back(kind: Kind, t
     world.clock.sleep(90)
     result = job.settle(world.store, world.kafka, world.clock, reason="DeadlineExceeded", message="it has passed")
     assert (result.phase, result.reason) == (ResetPhase.ROLLED_BACK, "DeadlineExceeded"), result
-    assert "3 committed offset(s) were put back" in result.message
+    assert "3 committed offset(s) were restored" in result.message
     after = world.kafka.committed(GROUP)
     assert all(after[p] >= before[p] for p in RESET)
     assert not world.kafka.pending(GROUP, PARTITIONS)
@@ -165,7 +165,7 @@ def test_where_the_group_stood_is_known_although_no_outcome_ever_shows(read_by: 
     result = world.execute()
     assert result is not None
     assert (result.phase, result.reason) == (ResetPhase.ROLLED_BACK, "DeadlineExceeded"), result
-    assert "3 committed offset(s) were put back" in result.message
+    assert "3 committed offset(s) were restored" in result.message
     after = world.kafka.committed(GROUP)
     assert all(after[p] >= before[p] for p in RESET), after
 

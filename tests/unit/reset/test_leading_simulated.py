@@ -133,7 +133,7 @@ def test_a_full_group_is_not_led_and_handed_over_as_before(tmp_path: Path) -> No
     result = execute(world)
 
     assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, Way.HANDOVER)
-    assert "it cannot be led: group payments: GROUP_MAX_SIZE_REACHED" in reasons(world)
+    assert "the group cannot be led: group payments: GROUP_MAX_SIZE_REACHED" in reasons(world)
     assert ways(world).count(Way.LEADING) == 1
     world.settle()
     world.check_reset(at_most=result.rounds)
@@ -153,7 +153,7 @@ def test_what_the_coordinator_does_not_let_us_do_is_not_tried_again(
     result = execute(world)
 
     assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, Way.HANDOVER)
-    assert f"it cannot be led: {error}" in reasons(world)
+    assert f"the group cannot be led: {error}" in reasons(world)
     world.settle()
     world.check_reset(at_most=result.rounds)
     assert len(world.kafka.groups([GROUP])[GROUP].members) == 3
@@ -531,7 +531,7 @@ def test_a_member_that_freezes_while_its_group_is_led_is_named_and_left_behind(t
     _at(world, "guest.assign", lambda: setattr(frozen, "rejoin_delay_s", 120.0))
     result = execute(world)
     assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, Way.LEADING)
-    assert f"1 member(s) not back yet: {frozen.client_id} at {frozen.host}" in result.message
+    assert f"1 member(s) have not rejoined yet: {frozen.client_id} at {frozen.host}" in result.message
     world.settle(130)
     world.check_reset(at_most=2)
 

@@ -56,7 +56,7 @@ def test_parse(text: str, offsets: tuple[PartitionOffset, ...]) -> None:
         pytest.param(",0,5\n", "line 1 has no topic", id="no topic"),
         pytest.param(",orders,0,5\n", "line 1 has no group", id="no group"),
         pytest.param('orders,0,5\n"orders,1,7\n', "is not CSV", id="open quote"),
-        pytest.param("orders,0,5\norders,0,6\n", "line 2 sets orders-0 to 6, line 1 to 5", id="contradiction"),
+        pytest.param("orders,0,5\norders,0,6\n", "line 2 sets orders-0 to 6, but line 1 to 5", id="contradiction"),
         pytest.param("other,orders,0,5\n", "there is no row for group g, only for other", id="other groups only"),
     ],
 )

@@ -169,7 +169,9 @@ def test_group_takes_the_other_groups_offsets(kafka: FakeKafka) -> None:
         "orders-0": (33, None),
         "orders-1": (10, Clamped.EARLIEST),
     }
-    assert "Left as they are, group other has no committed offset for them: 1 partition (orders-2)" in plan.notes
+    assert (
+        "Left as they are, because group other has no committed offset for them: 1 partition (orders-2)" in plan.notes
+    )
 
 
 def test_what_was_found_in_records_is_taken_over(kafka: FakeKafka) -> None:
@@ -183,12 +185,12 @@ def test_what_was_found_in_records_is_taken_over(kafka: FakeKafka) -> None:
     assert kept.targets == {ORDERS[0]: 42}
     assert kept.notes[:3] == (
         "Looked at 5 of 9 offsets",
-        "Left as they are, no record was found there: 1 partition (orders-1)",
-        "Left as they are, not there yet when the search began: 1 partition (orders-2)",
+        "Left as they are, because no record was found there: 1 partition (orders-1)",
+        "Left as they are, because they did not exist yet when the search began: 1 partition (orders-2)",
     )
     ended = plan(NoMatch.END)
     assert ended.targets == {ORDERS[0]: 42, ORDERS[1]: 110}
-    assert "No record was found in 1 partition (orders-1): to the end" in ended.notes
+    assert "No record was found in 1 partition (orders-1): reset to the end" in ended.notes
     with pytest.raises(PlanRefused, match=r"NoMatchingRecord: no record was found in 1 partition .orders-1.*Looked at"):
         plan(NoMatch.FAIL)
     assert refusal(kafka, request(record)).reason == "SparkUnavailable"
@@ -198,13 +200,13 @@ def test_what_is_clamped_is_said(kafka: FakeKafka) -> None:
     plan = make_plan(request(ShiftBy(45), Selection("orders", frozenset({0, 1}))), kafka, NOW)
     assert [p.clamped for p in plan.partitions] == [None, Clamped.LATEST]
     assert plan.clamped == 1
-    assert "Outside the log and moved to its nearer end: orders-1 to 110 (Latest)" in plan.notes
+    assert "Targets outside the log were moved to its nearer end: orders-1 to 110 (Latest)" in plan.notes
 
 
 def test_the_log_that_a_time_finds_nothing_in_is_named(kafka: FakeKafka) -> None:
     plan = make_plan(request(ToTimestamp(START + SECOND * 50), ALL_ORDERS), kafka, NOW)
     assert plan.clamped == 0
-    assert "No record at or after 2026-11-20T12:00:50.000Z in 1 partition (orders-2): to the end" in plan.notes
+    assert "No record at or after 2026-11-20T12:00:50.000Z in 1 partition (orders-2): reset to the end" in plan.notes
 
 
 def test_a_time_from_before_the_log_may_have_lost_records(kafka: FakeKafka) -> None:
@@ -299,7 +301,7 @@ def test_a_file_without_selections_is_the_scope(kafka: FakeKafka) -> None:
 def test_an_undone_run_without_selections_is_the_scope(kafka: FakeKafka) -> None:
     plan = make_plan(request(Undo("before", rows({ORDERS[0]: 15}), (REFUNDS[0],))), kafka, NOW)
     assert plan.targets == {ORDERS[0]: 15}
-    assert "Left as they are, run before found no committed offset there: 1 partition (refunds-0)" in plan.notes
+    assert "Left as they are, because run before found no committed offset there: 1 partition (refunds-0)" in plan.notes
 
 
 def test_a_group_that_reads_nothing_yet_takes_all_of_the_other_groups_places(kafka: FakeKafka) -> None:
@@ -316,7 +318,9 @@ def test_a_topic_that_is_gone_is_no_reason_to_refuse_the_rest(kafka: FakeKafka) 
     kafka.commit_directly("g", {TopicPartition("gone", 0): 3, TopicPartition("__consumer_offsets", 0): 4})
     plan = make_plan(request(ToEarliest()), kafka, NOW)
     assert [str(p.topic_partition) for p in plan.partitions] == ["orders-0", "orders-1", "refunds-0"]
-    assert "Left out, the group has offsets there but the partitions are gone: gone-0" in plan.notes
+    assert (
+        "Left out, because these partitions no longer exist, although the group has offsets there: gone-0" in plan.notes
+    )
     assert "Left out, internal topics: __consumer_offsets" in plan.notes
 
 
@@ -402,11 +406,11 @@ def test_nothing_is_allowed_by_no_pattern() -> None:
         pytest.param(
             request(ToEarliest(), Selection("orders"), allowed=["refunds-*"]),
             refusals.TOPIC_NOT_ALLOWED,
-            "allows topics refunds-*, and not orders",
+            "allows topics refunds-*, but not orders",
             id="topic not allowed",
         ),
         pytest.param(
-            request(ToEarliest(), allowed=["refunds"]), refusals.TOPIC_NOT_ALLOWED, "and not orders", id="group's topic"
+            request(ToEarliest(), allowed=["refunds"]), refusals.TOPIC_NOT_ALLOWED, "but not orders", id="group's topic"
         ),
         pytest.param(
             request(ShiftBy(1), ALL_ORDERS),
@@ -540,7 +544,9 @@ def test_a_rebalance_does_not_decide_whether_it_is_a_streams_application(kafka: 
     FakeConsumer(kafka, "g", ["orders"], assignor="range", auto_commit_s=None).start()
     stopped_streams(kafka, "g-count-changelog")
     kafka.rebalance("g")
-    with pytest.raises(Unavailable, match="whether it is a Kafka Streams application shows after the rebalance"):
+    with pytest.raises(
+        Unavailable, match="whether it is a Kafka Streams application is known only after the rebalance"
+    ):
         make_plan(request(ToEarliest(), Selection("orders")), kafka, NOW)
 
 
@@ -582,7 +588,7 @@ def test_all_topics_are_listed_only_for_what_kafka_streams_has_committed(kafka: 
     assert kafka.calls.count("topics") == kafka.calls.count("committed_by_streams") == 1
 
 
-WITHOUT_MEMBERS = "without members it can be reset"
+WITHOUT_MEMBERS = "it can be reset while it has no members"
 
 
 @pytest.mark.parametrize(
@@ -683,7 +689,7 @@ def test_a_span_of_what_is_still_there(kafka: FakeKafka) -> None:
 def test_a_group_at_either_end_of_the_log_is_inside_it(kafka: FakeKafka) -> None:
     kafka.commit_directly("g", {ORDERS[0]: 10, ORDERS[1]: 110})
     plan = make_plan(request(ToOffset(12), ALL_ORDERS), kafka, NOW)
-    assert not any("outside the log" in n for n in plan.notes)
+    assert not any("is outside the log" in n for n in plan.notes)
 
 
 def test_spans_are_looked_up_where_most_is_moved() -> None:
@@ -695,7 +701,7 @@ def test_spans_are_looked_up_where_most_is_moved() -> None:
     plan = make_plan(request(ToEarliest()), kafka, NOW)
     looked_up = {p.partition for p in plan.partitions if p.span_from is not None and p.span_to is not None}
     assert looked_up == set(range(100, SPAN_LIMIT + 100))
-    assert "Times of records are given for the 500 partitions that move furthest, of 600" in plan.notes
+    assert "Times of records are given only for the 500 of 600 partitions that move furthest" in plan.notes
 
 
 def test_few_requests_are_made(kafka: FakeKafka) -> None:
@@ -711,7 +717,7 @@ def test_nothing_beyond_metadata_is_read_for_a_refusal(kafka: FakeKafka) -> None
 
 def test_a_new_group_and_a_topic_it_does_not_read_are_said(kafka: FakeKafka) -> None:
     new = make_plan(request(ToEarliest(), ALL_ORDERS, group_id="new"), kafka, NOW)
-    assert "Group new does not exist yet: its first offsets will be these" in new.notes
+    assert "Group new does not exist yet: these will be its first offsets" in new.notes
     assert not any("assign()" in n for n in new.notes)
     unread = make_plan(request(ToEarliest(), Selection("audit")), kafka, NOW)
     assert any("The group does not read audit so far" in n for n in unread.notes)
@@ -719,7 +725,7 @@ def test_a_new_group_and_a_topic_it_does_not_read_are_said(kafka: FakeKafka) -> 
 
 def test_that_consumers_may_be_there_which_no_group_shows_is_said(kafka: FakeKafka) -> None:
     notes = make_plan(request(ToEarliest(), ALL_ORDERS), kafka, NOW).notes
-    assert any(n.startswith("Group g has offsets and has never had members.") for n in notes)
+    assert any(n.startswith("Group g has offsets but has never had members.") for n in notes)
     kafka.set_group("g", GroupType.CLASSIC)
     assert not any("assign()" in n for n in make_plan(request(ToEarliest(), ALL_ORDERS), kafka, NOW).notes)
 
@@ -751,7 +757,7 @@ def test_the_way_is_foretold(kafka: FakeKafka) -> None:
 def test_what_a_handover_costs_beside_the_run_is_said_before(kafka: FakeKafka) -> None:
     FakeConsumer(kafka, "modern", ["orders"], protocol=GroupType.CONSUMER, assignor="uniform").start()
     some = make_plan(request(ToEarliest(), Selection("orders", frozenset({0})), group_id="modern"), kafka, NOW)
-    assert any("is read again in 2 partitions outside this run, too (orders-1, orders-2)" in n for n in some.notes)
+    assert any("are read again in 2 partitions outside this run, too (orders-1, orders-2)" in n for n in some.notes)
     whole = make_plan(request(ToEarliest(), group_id="modern"), kafka, NOW)
     assert not any("read again" in n for n in whole.notes)
     FakeConsumer(kafka, "sticky", ["orders"], assignor="cooperative-sticky").start()
@@ -765,7 +771,10 @@ def test_what_it_costs_to_lead_a_group_is_said_before(kafka: FakeKafka) -> None:
 
     def said(group_id: str, *selections: Selection) -> bool:
         notes = make_plan(request(ToEarliest(), *selections, group_id=group_id), kafka, NOW).notes
-        return any("by leading the group: all its 1 member(s)" in n and "(orders-1, orders-2)" in n for n in notes)
+        return any(
+            "Tidegate leads the group" in n and ": all 1 member(s) then leave" in n and "(orders-1, orders-2)" in n
+            for n in notes
+        )
 
     assert said("sticky", Selection("orders", frozenset({0})))
     assert not said("sticky")

@@ -343,7 +343,7 @@ def test_a_place_to_return_to_that_is_gone_before_it_begins_is_missed(tmp_path: 
     result = world.execute()
     assert result is not None
     assert (result.phase, result.reason) == (ResetPhase.FAILED, "PlanOutdated")
-    assert "nowhere to return to from the replay" in result.message
+    assert "nowhere to return to after the replay" in result.message
     assert "Nothing was changed" in result.message
     assert world.nothing_is_left()
 
@@ -448,9 +448,7 @@ def test_a_place_that_retention_has_deleted_meanwhile_is_the_start_of_what_is_le
     assert result is not None
     assert committed[first] == start
     assert committed[RESET[1]] == world.before[RESET[1]]
-    assert (
-        "1 partition(s), e.g. orders-0, at the start of the log, which has been deleted up to there" in result.message
-    )
+    assert "1 partition(s), e.g. orders-0, continue from the start of the log, which has been deleted" in result.message
     assert world.nothing_is_left()
 
 
@@ -472,6 +470,6 @@ def test_offsets_of_a_topic_that_was_recreated_meanwhile_are_not_put_into_the_ne
         result = job.settle(world.store, world.kafka, world.clock, reason="Deleted", message="it was deleted")
     assert result is not None
     assert result.reason == {"returns": "NotPutBack", "is-deleted": "Deleted"}[ends]
-    assert "of topics that were deleted or recreated meanwhile are left as they are" in result.message
+    assert "are left as they are, because their topics were deleted or recreated since" in result.message
     assert world.kafka.committed(GROUP, list(RESET)) == ({} if ends == "is-deleted" else world.ends)
     assert world.nothing_is_left()

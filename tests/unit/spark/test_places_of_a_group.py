@@ -45,5 +45,5 @@ def test_partitions_without_a_place_over_there_are_in_the_notes(monkeypatch: pyt
 
     assert found.findings.offsets == {TopicPartition("orders", 0): 3}
     assert found.findings.notes[-1] == (
-        "Left as they are, group payments has no committed offset over there: 1 partition (orders-1)"
+        "Left as they are, because group payments has no committed offset in the other cluster: 1 partition (orders-1)"
     )

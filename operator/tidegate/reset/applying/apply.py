@@ -140,7 +140,7 @@ class GroupReset:
             last = self._journal.intents[-1] if self._journal.intents else None
             if last is None or last.claim is None or self._pace.retrying(lambda: self._is_there(last.claim)):
                 return None
-            why = "another run has had the group since, whose offsets are left as they are"
+            why = "another run has had the group since, so the group's offsets are left as they are"
         except FAILURES as error:
             if waits and isinstance(error, _LATER):
                 raise
@@ -151,7 +151,8 @@ class GroupReset:
         return self._result(
             ResetPhase.FAILED,
             "NotPutBack",
-            f"The run was cut off and could not go on: {why}. What it had done is not known. {self._how_to_undo}",
+            f"The run was interrupted and could not continue: {why}. It is not known what it had done. "
+            f"{self._how_to_undo}",
         )
 
     def _is_there(self, epoch: int | None) -> bool:
@@ -260,9 +261,9 @@ class GroupReset:
             return self._result(
                 ResetPhase.FAILED,
                 "NotPutBack",
-                f"The replay has ended, and the group could not be moved on from its end: {error}. {self._how_to_undo}",
+                f"The replay has ended, but the group could not be moved on from its end: {error}. {self._how_to_undo}",
             )
-        where = "went on where they were before" if reason == RETURNED else "went on from its end"
+        where = "continue from where they were before" if reason == RETURNED else "continue from its end"
         places = places.left(self._state.targets)
         message = (
             f"the replay has ended; {len(places.offsets) - len(places.moved)} partition(s) of group "
@@ -306,7 +307,7 @@ class GroupReset:
             return self._result(
                 ResetPhase.FAILED,
                 "NotPutBack",
-                f"{message}. Whether anything was changed could not be looked up: {error}. {self._how_to_undo}",
+                f"{message}. Tidegate could not find out whether anything was changed: {error}. {self._how_to_undo}",
             )
         return None
 
@@ -352,16 +353,16 @@ class GroupReset:
             return self._result(
                 ResetPhase.FAILED,
                 "NotPutBack",
-                f"{message}. Putting the offsets back failed too: {error}. {self._how_to_undo}",
+                f"{message}. Restoring the committed offsets failed too: {error}. {self._how_to_undo}",
             )
         now = now.left(self._state.targets)
         note = now.note
         if still:
-            note += f"; {len(still)} partition(s) had no commit before and keep the target"
+            note += f"; {len(still)} partition(s) had no committed offset before the run and keep the target"
         if now.offsets and self._state.way is not Way.UNOWNED:
-            note += "; what was read of them since the run began may be read again"
+            note += "; records of their partitions that were read since the run began may be read again"
         return self._result(
-            ResetPhase.ROLLED_BACK, reason, f"{message}. {len(now.offsets)} committed offset(s) were put back{note}"
+            ResetPhase.ROLLED_BACK, reason, f"{message}. {len(now.offsets)} committed offset(s) were restored{note}"
         )
 
     def _forgotten(self, without: Collection[TopicPartition]) -> Collection[TopicPartition]:
@@ -375,7 +376,7 @@ class GroupReset:
     @property
     def _how_to_undo(self) -> str:
         undo = f"`to: {{undo: {self._context.run.request.run_id}}}`"
-        return f"The offsets before the run are in its plan; apply them with {undo}"
+        return f"The offsets from before the run are in its plan; restore them with {undo}"
 
     def _look_back(self) -> LookBack | None:
         try:

@@ -64,7 +64,7 @@ class RunAudit:
                 self._kafka.audit.check_writable(attribution.topic.name)
             except Unavailable as failure:
                 if away is None and attribution.topic.required:
-                    tell_waiting(f"changes have to be recorded: {failure}")
+                    tell_waiting(f"each change must be recorded, but that is not possible yet: {failure}")
                 away = failure
                 raise
 
@@ -116,7 +116,7 @@ class RunAudit:
         self._unrecorded += 1
         # Not everybody shows the message of a run that went well.
         _log.warning(
-            "group %s: a change of offsets went without a record in the audit log: %s",
+            "group %s: a change of offsets was not recorded in the audit log: %s",
             self._run.request.group_id,
             self._why,
         )
@@ -145,7 +145,7 @@ class RunAudit:
         if self._attribution is None or not self._unrecorded:
             return ""
         topic = self._attribution.topic.name
-        return f". {self._unrecorded} commit(s) of this run went without a record in audit topic {topic}: {self._why}"
+        return f". {self._unrecorded} commit(s) of this run were not recorded in audit topic {topic}: {self._why}"
 
     def _record(self, begin: Begin, attribution: Attribution, change: Change) -> None:
         try:

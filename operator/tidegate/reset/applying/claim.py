@@ -110,7 +110,7 @@ class GroupClaim:
         self.behind = behind
         self._tell(behind)
         if until_s is not None and self._pace.clock.monotonic() > until_s:
-            raise NotReady(f"it was not its turn within {self._pace.tuning.turn_limit_s:g} s")
+            raise NotReady(f"the run did not get its turn within {self._pace.tuning.turn_limit_s:g} s")
         self._pace.pause(_LOOK_S)
 
     def _replay_of_another(self) -> str | None:
@@ -118,7 +118,7 @@ class GroupClaim:
         for key, limited in sorted(self._kafka.control.read().limits.items()):
             if key.group == self._group_id and run_of(key.holder) is not None and key.holder != self._run:
                 who = visible(limited.limit.reason) or visible(key.holder)
-                return f"group {self._group_id} is being replayed by another run ({who}), which has to end first"
+                return f"group {self._group_id} is being replayed by another run ({who}), which must end first"
         return None
 
     def _withdraw(self) -> None:
@@ -289,4 +289,4 @@ class GroupClaim:
 
     def _described(self, first: Claimed) -> str:
         who = visible(first.claim.reason) or visible(first.claim.run)
-        return f"group {self._group_id} is taken by another run ({who}); one at a time may change its offsets"
+        return f"group {self._group_id} is taken by another run ({who}); only one run at a time may change its offsets"

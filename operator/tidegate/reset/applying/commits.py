@@ -122,7 +122,7 @@ class RunCommits:
             try:
                 settling.commit()
             except OutcomeUnknown as error:
-                raise Unavailable(f"whether the copies are settled is not known: {error}") from error
+                raise Unavailable(f"it is not known whether the copies were committed: {error}") from error
 
     def hangs(self, partitions: Collection[TopicPartition]) -> bool:
         """Whether the run's last transaction, of these partitions, may show no outcome although it was ended
@@ -168,7 +168,7 @@ class RunCommits:
         try:
             transaction.commit()
         except OutcomeUnknown as error:
-            raise Unavailable(f"whether round {round_number} was committed is not known: {error}") from error
+            raise Unavailable(f"it is not known whether round {round_number} was committed: {error}") from error
         self.any, self.unsure = True, False
 
     def committed_round(self) -> int:

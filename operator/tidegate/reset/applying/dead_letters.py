@@ -62,7 +62,7 @@ class DeadLetters:
         spans = {p: self._span(p, before.get(p), target) for p, target in sorted(targets.items())}
         offsets = sum(span.size for span in spans.values())
         if offsets > MOST_COPIED:
-            raise NotCopied(self.topic, f"{offsets:,} offsets would be skipped, and at most {MOST_COPIED} are copied")
+            raise NotCopied(self.topic, f"{offsets:,} offsets would be skipped, but at most {MOST_COPIED} are copied")
         copies: dict[TopicPartition, tuple[Record, ...]] = {}
         left = MOST_BYTES
         for source, span in spans.items():
@@ -89,7 +89,7 @@ class DeadLetters:
             raise NotCopied(self.topic, f"topic {others[0]} was deleted or created again since the plan was made")
         needed = on_topics("Write", [self.topic])
         if self._kafka.lacking(needed):
-            what = f"copy to dead-letter topic {self.topic}: the principal may not"
+            what = f"the principal may not copy records to dead-letter topic {self.topic}"
             raise NotAuthorized(f"{what}{to_grant(needed, None)}")
         return found
 
@@ -114,8 +114,8 @@ class DeadLetters:
         if old:
             raise NotCopied(
                 self.topic,
-                f"the record at offset {old[0].offset} is older than topic {self.topic} keeps records (retention.ms is "
-                f"{kept.retention_ms}), so its copy would be deleted at once",
+                f"the record at offset {old[0].offset} is older than the retention of topic {self.topic} (retention.ms "
+                f"is {kept.retention_ms}), so its copy would be deleted at once",
             )
 
     def _span(self, partition: TopicPartition, start: int | None, target: int) -> Range:
@@ -140,12 +140,12 @@ class DeadLetters:
         begin = self._kafka.log_bounds([source])[source].earliest
         if begin > span.start:
             raise NotCopied(
-                self.topic, f"{source} has been deleted up to offset {begin}, and the group is at {span.start}"
+                self.topic, f"{source} has been deleted up to offset {begin}, but the group is at {span.start}"
             )
         others = sorted(everything - {r.offset for r in committed})
         if others:
-            still_open = "is of a transaction that is still open, or comes after one"
-            how = still_open if others[0] >= stable else "is of a transaction that was aborted"
+            still_open = "belongs to a transaction that is still open, or comes after one"
+            how = still_open if others[0] >= stable else "belongs to a transaction that was aborted"
             raise NotCopied(self.topic, f"the record {source}@{others[0]} {how}")
         if not committed:
             raise NotCopied(self.topic, f"there is no record from {source}@{span.start} to {span.end - 1}")
@@ -200,8 +200,10 @@ class DeadLetters:
         for partition, start in self._starts.items():
             at = now.get(partition)
             if at is None or at < start:
-                stands = "nothing is committed any more" if at is None else f"{at} is committed"
-                raise NotCopied(self.topic, f"the group has gone back in {partition} from {start}: {stands}")
+                stands = (
+                    "it no longer has a committed offset there" if at is None else f"its committed offset is now {at}"
+                )
+                raise NotCopied(self.topic, f"the group has gone back from offset {start} in {partition}: {stands}")
             if at > self._plan.targets[partition]:
                 raise _passed(partition, self._plan.targets[partition], at)
 

@@ -16,9 +16,9 @@ class DidNotHold(Exception):
 
     def __init__(self, partitions: Collection[TopicPartition], what: str = "") -> None:
         self.partitions = frozenset(partitions)
-        what = what or f"after {MAX_ROUNDS} rounds owners still go on from old positions, not from the target"
+        what = what or f"after {MAX_ROUNDS} rounds owners still continue from their old positions, not from the targets"
         names = ", ".join(map(str, sorted(self.partitions)[:10]))
-        super().__init__(f"{what}, of: {names}")
+        super().__init__(f"{what}. Partitions: {names}")
 
 
 class PlanOutdated(Exception):
@@ -30,8 +30,8 @@ class NotRecorded(Exception):
 
     def __init__(self, topic: str, failure: KafkaFailure) -> None:
         super().__init__(
-            f"the KafkaConnection requires a record of each change in audit topic {topic}, which can't be written: "
-            f"{failure}"
+            f"the KafkaConnection requires a record of each change in audit topic {topic}, but the record can't be "
+            f"written: {failure}"
         )
 
 
@@ -39,14 +39,14 @@ class NotCopied(Exception):
     """What would be skipped can't be copied to the dead-letter topic, so it is not skipped."""
 
     def __init__(self, topic: str, why: str) -> None:
-        super().__init__(f"what is to be skipped can't be copied to dead-letter topic {topic}: {why}")
+        super().__init__(f"the records to skip can't be copied to dead-letter topic {topic}: {why}")
 
 
 class NeedsAgents(Exception):
     """A replay is to end, and an owner runs no agent by now, so that nothing would end it."""
 
     def __init__(self, why: str) -> None:
-        super().__init__(f"the replay would not end: {why}, and only the agent ends it")
+        super().__init__(f"the replay would not end, because only the agent ends it: {why}")
 
 
 FAILURES: Final = (

@@ -130,13 +130,13 @@ class RunGates:
                 why = None
                 return True
             partition, first = min(late.items())
-            who = f" of member {first.owner.client_id}" if first.owner is not None else ""
+            who = f" (member {first.owner.client_id})" if first.owner is not None else ""
             if first.flow is Flow.OPEN:
-                why = f"the hold on {partition} was taken away by somebody else"
+                why = f"somebody else released the hold on {partition}"
                 return True
-            why = f"{len(late)} owner(s) had not let go in time, e.g. that{who} of {partition}"
+            why = f"{len(late)} partition(s) were not released in time, e.g. {partition} by its owner{who}"
             if any(s.flow is Flow.UNMANAGED for s in late.values()) and clock.monotonic() > grace:
-                why = f"an owner{who} of {partition} runs no agent"
+                why = f"the owner of {partition}{who} runs no agent"
                 return True
             return False
 

@@ -65,11 +65,11 @@ class GroupView:
             self._joins.free()
             if self._pace.until(is_settled, limit_s, self._pace.tuning.look_s):
                 return group
-        since = f"group {self._group_id} is {group.state} since {limit_s:.0f} s"
+        since = f"group {self._group_id} has been {group.state} for {limit_s:.0f} s"
         if group.type is GroupType.CLASSIC:
-            raise NotReady(f"{since}: a member does not come back to the rebalance")
+            raise NotReady(f"{since}, because a member does not rejoin")
         hidden = group.hidden(pending)
         if hidden:
-            raise NotReady(f"{since}: a member may not have given {min(hidden)} up yet")
+            raise NotReady(f"{since}: a member may not have released {min(hidden)} yet")
         self._rests = False
         return group

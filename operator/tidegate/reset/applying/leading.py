@@ -195,7 +195,7 @@ class Lead:
 
         if not self._until(over):
             raise NotLed(
-                f"no member has given anything up within maxStandstill ({self._standstill_s:g} s)", stood_still=True
+                f"no member released a partition within maxStandstill ({self._standstill_s:g} s)", stood_still=True
             )
 
     def _next(self, guest: Guest) -> Generation:
@@ -219,7 +219,7 @@ class Lead:
         if found.leader_id != guest.member_id:
             raise NotLed("another member leads it")
         if len(found.subscriptions) < self._others:
-            raise NotLed(f"{self._others - len(found.subscriptions)} member(s) have left it meanwhile")
+            raise NotLed(f"{self._others - len(found.subscriptions)} member(s) have left the group in the meantime")
         return found
 
     def _assign(self, guest: Guest, generation: Generation, withheld: Partitions) -> bool:

@@ -65,7 +65,9 @@ def summary(context: RunContext, seen: LookBack | None) -> str:
     way = f" (strategy: {context.state.way})" if context.state.way is not None else ""
     said = [f"{len(context.state.targets)} partition(s) of group {context.group_id} reset{way}"]
     if redone:
-        said.append(f"{redone} done again, because an owner had gone on, or may have gone on, from its old position")
+        said.append(
+            f"{redone} had to be reset again, because an owner continued, or may have continued, from its old position"
+        )
     if context.joins.were_freed:
         said.append(
             "all members were made to leave, because not all had rejoined within maxStandstill "
@@ -73,14 +75,16 @@ def summary(context: RunContext, seen: LookBack | None) -> str:
         )
     if seen is not None and seen.absent:
         names = ", ".join(f"{m.client_id} at {m.host}" for m in seen.absent[:3])
-        said.append(f"{len(seen.absent)} member(s) not back yet: {names}")
+        said.append(f"{len(seen.absent)} member(s) have not rejoined yet: {names}")
     if seen is not None and seen.deleted:
         said.append(
-            f"the log of {len(seen.deleted)} partition(s), e.g. {min(seen.deleted)}, has been deleted beyond the "
-            "target by now: a consumer that had not begun there begins where auto.offset.reset says"
+            f"the log of {len(seen.deleted)} partition(s), e.g. {min(seen.deleted)}, has since been deleted past the "
+            "target: a consumer that had not begun at the target begins where auto.offset.reset says"
         )
     if seen is not None and seen.waiting:
-        said.append(f"{len(seen.waiting)} partition(s) not known to be read from there yet, e.g. {seen.unread[0]}")
+        said.append(
+            f"{len(seen.waiting)} partition(s) are not known to be read from their targets yet, e.g. {seen.unread[0]}"
+        )
     return "; ".join(said)
 
 

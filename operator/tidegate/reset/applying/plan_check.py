@@ -32,13 +32,13 @@ class Places:
         said = ""
         if self.moved:
             said = (
-                f"; {len(self.moved)} partition(s), e.g. {min(self.moved)}, at the start of the log, which has been "
-                "deleted up to there"
+                f"; {len(self.moved)} partition(s), e.g. {min(self.moved)}, continue from the start of the log, which "
+                "has been deleted up to there"
             )
         if self.gone:
             said = (
-                f"{said}; {len(self.gone)} partition(s), e.g. {min(self.gone)}, of topics that were deleted or "
-                "recreated meanwhile are left as they are"
+                f"{said}; {len(self.gone)} partition(s), e.g. {min(self.gone)}, are left as they are, because their "
+                "topics were deleted or recreated since the plan was made"
             )
         return said
 
@@ -55,7 +55,7 @@ def check_topics(context: RunContext) -> None:
     """Raises ``PlanOutdated`` where a topic is gone, or is another one by now, and ``KafkaFailure``."""
     gone = gone_topics(context)
     if gone:
-        raise PlanOutdated(f"deleted or recreated since the plan was made: {', '.join(sorted(gone))}")
+        raise PlanOutdated(f"topics were deleted or recreated since the plan was made: {', '.join(sorted(gone))}")
 
 
 def places_now(context: RunContext, offsets: Mapping[TopicPartition, int]) -> Places:
@@ -85,8 +85,8 @@ def check_plan(context: RunContext) -> None:
     if outside:
         first = min(outside)
         raise PlanOutdated(
-            f"{len(outside)} target(s) are outside the log by now, e.g. {first}: target {targets[first]}, "
-            f"log {bounds[first].earliest} to {bounds[first].latest}. Plan anew under another reset id"
+            f"{len(outside)} target(s) are now outside the log, e.g. {first}: target {targets[first]}, "
+            f"log {bounds[first].earliest} to {bounds[first].latest}. Plan again under another reset id"
         )
     _check_return(context)
     if context.run.request.manual_approval or context.claim.behind:
@@ -103,8 +103,8 @@ def _check_return(context: RunContext) -> None:
     lost = [p for p in returning if p not in now]
     if lost:
         raise PlanOutdated(
-            f"nothing is committed any more in {len(lost)} partition(s), e.g. {min(lost)}, so there is nowhere to "
-            "return to from the replay. Plan anew under another reset id"
+            f"the group no longer has a committed offset in {len(lost)} partition(s), e.g. {min(lost)}, so there is "
+            "nowhere to return to after the replay. Plan again under another reset id"
         )
 
 
@@ -123,7 +123,7 @@ def _check_directions(context: RunContext) -> None:
         first = min(turned)
         raise PlanOutdated(
             f"the group has passed the target of {len(turned)} partition(s) since the plan was made, e.g. {first}: "
-            f"target {targets[first]}, committed {turned[first]}. Plan anew under another reset id"
+            f"target {targets[first]}, committed {turned[first]}. Plan again under another reset id"
         )
 
 
@@ -139,10 +139,10 @@ def _check_skipped(context: RunContext) -> None:
     }
     if more:
         first = min(more)
-        stands = "nothing is committed any more" if more[first] is None else f"committed {more[first]}"
+        stands = "no longer a committed offset" if more[first] is None else f"committed {more[first]}"
         raise PlanOutdated(
             f"the group has gone back in {len(more)} partition(s) since the plan was made, so more records would be "
-            f"skipped than were approved, e.g. {first}: target {targets[first]}, {stands}. Plan anew under another "
+            f"skipped than were approved, e.g. {first}: target {targets[first]}, {stands}. Plan again under another "
             "reset id"
         )
 

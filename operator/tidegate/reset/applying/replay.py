@@ -181,7 +181,7 @@ class _Late:
             why = "nobody owns it"
         elif owner.member_id not in self.managed:
             who = visible(owner.client_id)[:200]
-            why = f"{who} has it, and runs no agent that would stop it at the end, or has only just joined"
+            why = f"{who} owns it, but runs no agent that would stop it at the end, or has only just joined"
         else:
-            why = f"{visible(owner.client_id)[:200]} owns it, and has not come to the end yet"
+            why = f"{visible(owner.client_id)[:200]} owns it, but has not reached the end yet"
         return f"{self.partition} at {self.committed:,} of {self.end:,}: {why}"

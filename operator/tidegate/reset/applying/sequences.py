@@ -280,8 +280,8 @@ class Sequences:
             if not in_barrier_once:
                 raise
             raise JoinNotHeld(
-                f"group {self._group_id} was not led to the end: its coordinator has moved, or did not answer for too "
-                "long"
+                f"Tidegate could not lead group {self._group_id} to the end, because its coordinator has moved or did "
+                "not answer for too long"
             ) from error
         self._failed_leads = 0
         self._times.resume(round_.pending, clock.monotonic())

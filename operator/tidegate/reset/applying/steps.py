@@ -47,8 +47,8 @@ class Steps:
                 failure = error
         if hold.lapsed:
             raise JoinNotHeld(
-                f"the join of group {self._group_id} was not held to the end: its coordinator has moved, or did not "
-                "answer for too long"
+                f"Tidegate could not hold the join of group {self._group_id} to the end, because its coordinator has "
+                "moved or did not answer for too long"
             ) from failure
         if failure is not None:
             raise failure

@@ -167,8 +167,8 @@ class TargetWatch:
         if old and self._view.group().type is GroupType.SIMPLE:
             raise DidNotHold(
                 old,
-                "a consumer that is no member of the group, as after assign(), commits its own offsets over the "
-                "targets; stop it first",
+                "a consumer that is not a member of the group, such as one that uses assign(), overwrites the targets "
+                "with its own offsets; stop it first",
             )
 
     def _note_resumed(self, pending: Partitions) -> None:

@@ -48,9 +48,9 @@ class WayChoice:
             group, choice = self._chosen(pending)
         if choice.way is not Way.UNOWNED and is_led(group):
             raise NotReady(
-                f"group {self._group_id} is led for a ConsumerGroupPause with method Leading, and to have its members "
-                "let go of partitions would end that: meanwhile only partitions that are paused by it can be reset. "
-                "Pause these as well, or delete the pause"
+                f"group {self._group_id} is led for a ConsumerGroupPause with method Leading, and making its members "
+                "release partitions would end that: until the pause is over, only partitions that it pauses can be "
+                "reset. Pause these as well, or delete the pause"
             )
         return group, choice
 
@@ -88,7 +88,7 @@ class WayChoice:
 
     def _way_for(self, group: Group, pending: Partitions) -> Choice:
         if group.state is GroupState.PREPARING_REBALANCE:
-            return Choice(Way.BARRIER, "a rebalance of this group is under way")
+            return Choice(Way.BARRIER, "a rebalance of this group is in progress")
         versions: Mapping[str, int] = {}
         if group.type is GroupType.CLASSIC and group.owners(pending):
             versions = self._kafka.membership.subscription_versions(self._group_id)

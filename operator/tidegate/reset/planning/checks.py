@@ -101,15 +101,15 @@ def not_taken(group: Group, capabilities: Capabilities) -> Refusal | None:
     """Every way ends with a commit from outside the group; where the brokers refuse it there is none to take."""
     for kind, advice in (
         (GroupKind.EMPTY, "No group can be reset there"),
-        (kind_of(group), "Stop its consumers, as without members it can be reset"),
+        (kind_of(group), "Stop its consumers: it can be reset while it has no members"),
     ):
         capability = capabilities.get(kind) if kind is not None else None
         if capability is not None and capability.support is Support.UNSUPPORTED:
             groups = "groups without members" if kind is GroupKind.EMPTY else f"live groups of kind {kind}"
             return Refusal(
                 UNSUPPORTED_BY_BROKERS,
-                f"the brokers take no offsets for {groups} from outside them ({capability.message}). {advice}; from "
-                "Kafka 4.0 on brokers take them",
+                f"the brokers do not accept offsets for {groups} from clients outside the group "
+                f"({capability.message}). {advice}; from Kafka 4.0 on brokers accept them",
             )
     return None
 
@@ -156,7 +156,7 @@ def _topics_are_allowed(asked: Asked) -> Refusal | None:
         return None
     return Refusal(
         TOPIC_NOT_ALLOWED,
-        f"the connection allows topics {listed(asked.request.allowed_topics)}, and not "
+        f"the connection allows topics {listed(asked.request.allowed_topics)}, but not "
         f"{listed(sorted(asked.scope.not_allowed))}: name the topics to reset, or extend allow.topics",
     )
 
@@ -188,7 +188,7 @@ def _something_matches(asked: Asked) -> Refusal | None:
             return Refusal(
                 NOTHING_MATCHES,
                 _and_notes(
-                    f"group {request.group_id} {state}, with no committed offsets and no partition assigned: "
+                    f"group {request.group_id} {state}, and has no committed offsets and no assigned partitions: "
                     "name the topics to reset, or check the group's name",
                     asked.scope,
                 ),
@@ -211,7 +211,8 @@ def _topics_are_the_same_ones(asked: Asked) -> Refusal | None:
         return None
     return Refusal(
         TOPIC_RECREATED,
-        f"deleted and created again since run {target.run_id}, so its offsets mean other records: {listed(recreated)}. "
+        f"topics were deleted and created again since run {target.run_id}, so its offsets mean other records: "
+        f"{listed(recreated)}. "
         "Select the other topics, or another target for these",
     )
 

@@ -28,8 +28,8 @@ from tidegate.reset.model.plan import Plan
 from tidegate.reset.model.request import EvidenceLevel, RunRequest
 
 RECORDS_NOT_READ: Final = (
-    "Records were not read, since the operator carries this run out itself: engine Spark counts bytes and keys, and "
-    "shows samples"
+    "Records were not read, because the operator carries this run out itself: use engine Spark to have bytes and keys "
+    "counted and samples shown"
 )
 
 
@@ -48,7 +48,7 @@ def gather_counts(request: RunRequest, plan: Plan, kafka: ClusterReader, clock: 
 
 def failed(failure: Exception | str) -> str:
     """The note of what could not be gathered."""
-    return f"Not all could be gathered, and the plan is none the worse for it: {failure}"
+    return f"Some of the evidence could not be gathered, which does not affect the plan: {failure}"
 
 
 def histograms_by_index(
@@ -77,7 +77,7 @@ def histograms_by_index(
         counts[m.partition.topic, m.replayed].append(counted_by_index(m, found[m.partition]))
     notes = []
     if len(looked_at) < len(timed):
-        notes.append(f"Histograms count the {len(looked_at):,} partitions that move furthest, of {len(timed):,}")
+        notes.append(f"Histograms count only the {len(looked_at):,} of {len(timed):,} partitions that move furthest")
     return histograms_of(grid_of, counts, HistogramSource.INDEX), tuple(notes)
 
 

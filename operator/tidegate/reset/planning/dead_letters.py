@@ -11,7 +11,7 @@ from tidegate.reset.planning.refusals import NOT_COPIED, PlanRefused
 from tidegate.reset.planning.scope import listed
 from tidegate.resources.dead_letter import MOST_COPIED
 
-_SEVERAL = "or remove deadLetter, and the records are skipped without a copy"
+_SEVERAL = "or remove deadLetter to skip the records without a copy"
 
 
 def with_dead_letters(plan: Plan, topic: str, there: Mapping[str, Topic]) -> Plan:
@@ -22,15 +22,17 @@ def with_dead_letters(plan: Plan, topic: str, there: Mapping[str, Topic]) -> Pla
         raise PlanRefused(NOT_COPIED, f"deadLetter: {why}")
     records = sum(p.skipped for p in plan.partitions)
     note = (
-        f"What is skipped ({records} offset(s)) is copied to dead-letter topic {topic} first, in the same transaction; "
-        "if it can't be copied, nothing is skipped"
+        f"Skipped records ({records} offset(s)) are copied to dead-letter topic {topic} first, in the same "
+        "transaction; if they can't be copied, nothing is skipped"
     )
     return replace(plan, notes=(*plan.notes, note))
 
 
 def _why_not(plan: Plan, topic: str, there: Mapping[str, Topic]) -> str | None:
     if topic not in there:
-        return f"topic {topic} does not exist, or the principal may not describe it: create it, or allow that"
+        return (
+            f"topic {topic} does not exist, or the principal may not describe it: create it, or grant that permission"
+        )
     if any(p.topic == topic for p in plan.partitions):
         return f"topic {topic} is the one that is reset, so its consumers would be given the record again"
     others = [p.topic_partition for p in plan.partitions if not _skips(p)]
@@ -38,7 +40,7 @@ def _why_not(plan: Plan, topic: str, there: Mapping[str, Topic]) -> str | None:
         return f"nothing is skipped in {listed(others)}: reset the other partitions, {_SEVERAL}"
     skipped = sum(p.skipped for p in plan.partitions)
     if skipped > MOST_COPIED:
-        return f"{skipped:,} offsets would be skipped, and at most {MOST_COPIED} are copied: skip fewer, {_SEVERAL}"
+        return f"{skipped:,} offsets would be skipped, but at most {MOST_COPIED} are copied: skip fewer, {_SEVERAL}"
     return None
 
 

@@ -37,19 +37,21 @@ def left_out(target: Target, aimed: Aimed) -> list[str]:
             case NoAim.NOT_IN_FILE, FromFile(source=source):
                 sentences.append(f"Left as they are, not in {source}: {them}")
             case NoAim.NOT_IN_GROUP, FromGroup(group_id=group_id):
-                sentences.append(f"Left as they are, group {group_id} has no committed offset for them: {them}")
+                sentences.append(f"Left as they are, because group {group_id} has no committed offset for them: {them}")
             case NoAim.NOT_IN_GROUP, FromCluster(group_id=group_id):
-                sentences.append(f"Left as they are, group {group_id} has no committed offset over there: {them}")
+                sentences.append(
+                    f"Left as they are, because group {group_id} has no committed offset in the other cluster: {them}"
+                )
             case NoAim.NONE_BEFORE, Undo(run_id=run_id):
-                sentences.append(f"Left as they are, run {run_id} found no committed offset there: {them}")
+                sentences.append(f"Left as they are, because run {run_id} found no committed offset there: {them}")
             case NoAim.NOT_IN_RUN, Undo(run_id=run_id):
                 sentences.append(f"Left as they are, not part of run {run_id}: {them}")
             case NoAim.NOT_IN_BACKUP, FromBackup():
                 sentences.append(f"Left as they are, not in the backup: {them}")
             case NoAim.NO_MATCH, ToRecord():
-                sentences.append(f"Left as they are, no record was found there: {them}")
+                sentences.append(f"Left as they are, because no record was found there: {them}")
             case NoAim.NOT_SEARCHED, ToRecord():
-                sentences.append(f"Left as they are, not there yet when the search began: {them}")
+                sentences.append(f"Left as they are, because they did not exist yet when the search began: {them}")
     return sentences
 
 
@@ -84,23 +86,23 @@ def _note_copies_stay(asked: Asked) -> str | None:
     if not isinstance(target, Undo) or not target.dead_letter:
         return None
     return (
-        f"Run {target.run_id} has copied what it skipped to dead-letter topic {target.dead_letter}: the copies stay "
-        "there, so who processes them as well does it twice"
+        f"Run {target.run_id} has copied the records that it skipped to dead-letter topic {target.dead_letter}. The "
+        "copies stay there: whoever processes them, too, processes these records twice"
     )
 
 
 def _note_new_group(asked: Asked) -> str | None:
     if asked.group.state is not GroupState.DEAD:
         return None
-    return f"Group {asked.group.group_id} does not exist yet: its first offsets will be these"
+    return f"Group {asked.group.group_id} does not exist yet: these will be its first offsets"
 
 
 def _note_without_members(asked: Asked) -> str | None:
     if asked.group.type is not GroupType.SIMPLE or asked.group.state is GroupState.DEAD:
         return None
     return (
-        f"Group {asked.group.group_id} has offsets and has never had members. A consumer that takes partitions by "
-        "assign() is no member, so it is not seen: where one runs, stop it first, or it overwrites the targets"
+        f"Group {asked.group.group_id} has offsets but has never had members. A consumer that uses assign() is not a "
+        "member, so Tidegate does not see it: if one is running, stop it first, or it overwrites the targets"
     )
 
 
@@ -140,7 +142,7 @@ def _note_time(asked: Asked, measured: Measured, now: datetime) -> str | None:
         sentences.append(f"{_time(at)} is in the future")
     ended = [p for p in asked.scope.partitions if measured.found.get(p) is None]
     if ended:
-        sentences.append(f"No record at or after {_time(at)} in {count(ended)} ({listed(ended)}): to the end")
+        sentences.append(f"No record at or after {_time(at)} in {count(ended)} ({listed(ended)}): reset to the end")
     # All that is left is younger than the asked time: what retention took may have been, too.
     begun = [
         p
@@ -150,7 +152,7 @@ def _note_time(asked: Asked, measured: Measured, now: datetime) -> str | None:
     if begun:
         sentences.append(
             f"All records left in {count(begun)} ({listed(begun)}) are at or after {_time(at)}: "
-            "earlier ones were deleted, perhaps some from after it"
+            "earlier ones were deleted, perhaps including some from after that time"
         )
     return ". ".join(sentences) or None
 
@@ -160,7 +162,7 @@ def _note_to_the_end(asked: Asked, measured: Measured) -> str | None:
     if not isinstance(target, ToRecord) or target.no_match is not NoMatch.END or measured.findings is None:
         return None
     without = [p for p in asked.scope.partitions if measured.findings.offsets.get(p, 0) is None]
-    return f"No record was found in {count(without)} ({listed(without)}): to the end" if without else None
+    return f"No record was found in {count(without)} ({listed(without)}): reset to the end" if without else None
 
 
 def _note_clamped(plan: Plan) -> str | None:
@@ -168,7 +170,7 @@ def _note_clamped(plan: Plan) -> str | None:
     if not clamped:
         return None
     ends = [f"{p.topic_partition} to {p.target} ({p.clamped})" for p in clamped]
-    return f"Outside the log and moved to its nearer end: {listed(ends)}"
+    return f"Targets outside the log were moved to its nearer end: {listed(ends)}"
 
 
 def _note_uncommitted(asked: Asked, plan: Plan) -> str | None:
@@ -178,7 +180,7 @@ def _note_uncommitted(asked: Asked, plan: Plan) -> str | None:
     without = [p.topic_partition for p in plan.partitions if p.committed is None]
     if not without:
         return None
-    note = f"Without a committed offset so far, so nothing is counted as replayed or skipped: {count(without)}"
+    note = f"No committed offset yet, so nothing is counted as replayed or skipped: {count(without)}"
     read = {p.topic for p in plan.partitions if p.committed is not None}
     read |= {p.topic for p in asked.group.assigned}
     unread = sorted({p.topic for p in without} - read)
@@ -197,7 +199,9 @@ def _note_outside_log(plan: Plan) -> str | None:
 def _note_shift_of_live_group(asked: Asked) -> str | None:
     if not isinstance(asked.request.target, ShiftBy) or not asked.group.has_members:
         return None
-    return "Shifted from what was committed when this plan was made; the group reads on until it is applied"
+    return (
+        "Shifted from the offsets committed when this plan was made; the group keeps reading until the plan is applied"
+    )
 
 
 def _note_reread(group: Group, plan: Plan) -> str | None:
@@ -206,14 +210,17 @@ def _note_reread(group: Group, plan: Plan) -> str | None:
     beside = frozenset(p for m in group.owners(ours) for p in m.assignment) - ours
     if not beside or plan.way not in (Way.BARRIER, Way.HANDOVER):
         return None
-    reread = f"is read again in {count(beside)} outside this run, too ({listed(sorted(beside))})"
+    reread = f"are read again in {count(beside)} outside this run, too ({listed(sorted(beside))})"
     if plan.way is Way.HANDOVER:
         members = len(group.owners(ours))
-        return f"{members} member(s) are made to leave and come back: what they have read and not committed {reread}"
+        return (
+            f"{members} member(s) are made to leave and rejoin: records that they have read but not committed {reread}"
+        )
     # Which clients they are is seen when the plan is applied.
     return (
-        f"What a member has read and not committed {reread}, if it does not commit as it gives its partitions up at "
-        "the rebalance, or is made to leave because its client is from before KIP-429 (aiokafka, kafka-python)"
+        f"Records that a member has read but not committed {reread}, if it does not commit when it releases its "
+        "partitions in the rebalance, or is made to leave because its client is from before KIP-429 (aiokafka, "
+        "kafka-python)"
     )
 
 
@@ -222,8 +229,8 @@ def _note_standstill(asked: Asked, plan: Plan) -> str | None:
         return None
     limit_s = asked.request.settings.max_standstill.total_seconds()
     return (
-        f"Should a member not rejoin within maxStandstill ({limit_s:g} s), all members are made to leave, and what "
-        "they have read and not committed is read again in all partitions of the group"
+        f"If a member does not rejoin within maxStandstill ({limit_s:g} s), all members are made to leave, and records "
+        "that they have read but not committed are read again in all partitions of the group"
     )
 
 
@@ -234,11 +241,16 @@ def _note_led(group: Group, plan: Plan) -> str | None:
     may_be_led = plan.way is Way.HANDOVER and is_cooperative(group) and group.assignor in LED_ASSIGNORS
     if not beside or not (may_be_led or plan.way is Way.LEADING):
         return None
-    why = "An owner that keeps its position in spite of that" if may_be_led else "An owner that commits late"
+    why = (
+        "If an owner keeps its position in spite of that (franz-go), Tidegate leads the group to make that owner give "
+        "it up"
+        if may_be_led
+        else "Tidegate leads the group to make an owner that commits late (franz-go) give up its position"
+    )
     return (
-        f"{why} (franz-go) is made to give it up by leading the group: all its {len(group.members)} member(s) leave "
-        "and come back then, and those that take their partitions for lost (Java, librdkafka) read again what they "
-        f"have not committed in {count(beside)} outside this run ({listed(sorted(beside))})"
+        f"{why}: all {len(group.members)} member(s) then leave and rejoin, and those that consider their "
+        "partitions lost (Java, librdkafka) read again what they have not committed in "
+        f"{count(beside)} outside this run ({listed(sorted(beside))})"
     )
 
 
@@ -258,8 +270,8 @@ def _note_in_flight(asked: Asked, plan: Plan) -> str | None:
     if plan.way is not Way.HANDOVER or asked.group.type is not GroupType.CONSUMER or not settings.in_flight:
         return None
     return (
-        "inFlight: in a KIP-848 group nothing holds an application back that commits late, so such a commit may stand "
-        "over a target until its next one"
+        "inFlight: in a KIP-848 group nothing holds back an application that commits late, so such a commit may "
+        "replace a target until the application's next one"
     )
 
 

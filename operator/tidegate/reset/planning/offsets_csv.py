@@ -59,7 +59,8 @@ def parse_offsets(text: str, group_id: str) -> tuple[PartitionOffset, ...]:
             known, known_line = offsets.setdefault((topic, partition), (offset, line))
             if known != offset:
                 raise BadOffsetsFile(
-                    f"line {line} sets {topic}-{partition} to {offset}, line {known_line} to {known}: expected one row"
+                    f"line {line} sets {topic}-{partition} to {offset}, but line {known_line} to {known}: expected one "
+                    "row"
                 )
     except csv.Error as error:
         raise BadOffsetsFile(f"line {rows.line_num} is not CSV ({error}): {EXPECTED}") from error

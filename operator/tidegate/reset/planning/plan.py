@@ -96,7 +96,7 @@ def build_plan(asked: Asked, measured: Measured, now: datetime) -> Plan:
             ". ".join(
                 [
                     f"no record was found in {count(unmatched)} ({listed(unmatched)}): reset the other partitions, "
-                    "change where, from or until, or let noMatch be Keep or End",
+                    "change where, from or until, or set noMatch to Keep or End",
                     *(measured.findings.notes if measured.findings is not None else ()),
                 ]
             ),
@@ -179,7 +179,10 @@ def with_spans(plan: Plan, first: Mapping[TopicPartition, datetime], last: Mappi
     moved = sum(p.moves and p.committed is not None for p in plan.partitions)
     notes = plan.notes
     if moved > SPAN_LIMIT:
-        notes = (*notes, f"Times of records are given for the {SPAN_LIMIT} partitions that move furthest, of {moved:,}")
+        notes = (
+            *notes,
+            f"Times of records are given only for the {SPAN_LIMIT} of {moved:,} partitions that move furthest",
+        )
     return replace(
         plan,
         partitions=tuple(

@@ -36,7 +36,7 @@ def make_plan(request: RunRequest, kafka: ClusterReader, now: datetime, *, findi
     """
     target = request.target
     if isinstance(target, FromCluster | FromBackup | ToRecord) and findings is None:
-        raise PlanRefused(NEEDS_SPARK, f"target {target.kind} is found by Spark: use engine Auto or Spark")
+        raise PlanRefused(NEEDS_SPARK, f"target {target.kind} can only be found by Spark: use engine Auto or Spark")
     asked, committed = look_around(request, kafka)
     partitions = asked.scope.partitions
     at = asked_time(target, now)
@@ -79,5 +79,7 @@ def decided_group(request: RunRequest, kafka: ClusterReader) -> Group:
     """The request's group. Raises ``Unavailable`` while a rebalance hides what it subscribes to."""
     group = kafka.groups([request.group_id])[request.group_id]
     if is_undecided(request, group):
-        raise Unavailable(f"group {request.group_id} is {group.state}: what it subscribes to shows after the rebalance")
+        raise Unavailable(
+            f"group {request.group_id} is {group.state}, so what it subscribes to is known only after the rebalance"
+        )
     return group

@@ -44,7 +44,7 @@ def bounded(until: Until, planned: Sequence[PartitionPlan], found: Mapping[Topic
         raise PlanRefused(
             NO_COMMITTED_OFFSET,
             f"the group has no committed offset in {count(uncommitted)} ({listed(uncommitted)}), so there is nowhere "
-            "to return to: select the other partitions, or let until.then be Continue",
+            "to return to: select the other partitions, or set until.then to Continue",
         )
     replayed: list[PartitionPlan] = []
     empty: list[TopicPartition] = []
@@ -63,14 +63,14 @@ def bounded(until: Until, planned: Sequence[PartitionPlan], found: Mapping[Topic
         raise PlanRefused(
             NOTHING_TO_REPLAY,
             f"there is no record between the target and the end of the replay in {count(empty)} ({listed(empty)}): "
-            "change to or until",
+            "change `to` or `until`",
         )
     notes = []
     if cut:
         where = "where the group is" if returns else "the end of the log"
-        notes.append(f"The replay would end beyond {where}, and ends there, in {count(cut)} ({listed(cut)})")
+        notes.append(f"The replay would end beyond {where}, so it ends there, in {count(cut)} ({listed(cut)})")
     if empty:
-        notes.append(f"Left as they are, nothing to replay there: {count(empty)} ({listed(empty)})")
+        notes.append(f"Left as they are, because there is nothing to replay: {count(empty)} ({listed(empty)})")
     return Bounded(tuple(replayed), tuple(notes))
 
 
@@ -87,14 +87,14 @@ def check_way(way: Way | None) -> None:
     if way is Way.GATED:
         return
     why = (
-        "no member owns these partitions, so whether those that come run the agent is not known"
+        "no member owns these partitions, so it is not known whether their next owners will run the agent"
         if way is Way.UNOWNED
         else "not every owner of these partitions runs Tidegate's agent"
     )
     raise PlanRefused(
         NEEDS_AGENTS,
-        f"until: {why}, and only the agent ends a replay where it is to end. Run the group with the agent, or reset it "
-        "without until",
+        f"until: only the agent ends a replay at its end, and {why}. Run the group with the agent, or reset it without "
+        "until",
     )
 
 
@@ -103,13 +103,13 @@ def note_on(until: Until, plan: Plan) -> str:
     records = sum(p.end - p.target for p in plan.partitions if p.end is not None)
     match until.then:
         case Then.RETURN:
-            then = "goes on from where it is when the replay begins"
+            then = "continues from where it is when the replay begins"
         case Then.CONTINUE:
-            then = "goes on from there"
+            then = "continues from there"
         case _:
             assert_never(until.then)
     return (
-        f"The replay is of {records:,} offset(s), and ends before the offset named for each partition; a partition "
-        f"that has come to its end is paused until all have, and then the group {then}. What comes in meanwhile is "
-        f"read after that. It may take {until.within}"
+        f"The replay covers {records:,} offset(s), and ends before the offset named for each partition; a partition "
+        f"that has reached its end is paused until all have, and then the group {then}. Records that arrive in the "
+        f"meantime are read after that. The replay may take {until.within}"
     )

@@ -164,7 +164,9 @@ def _read_by_group(read: Collection[TopicPartition], topics: Mapping[str, Topic]
         notes.append(f"Left out, internal topics: {listed(sorted({p.topic for p in read if is_internal(p.topic)}))}")
     if len(there) < len(outside):
         gone = sorted(map(str, set(outside) - set(there)))
-        notes.append(f"Left out, the group has offsets there but the partitions are gone: {listed(gone)}")
+        notes.append(
+            f"Left out, because these partitions no longer exist, although the group has offsets there: {listed(gone)}"
+        )
     return Scope(
         partitions=tuple(sorted(p for p in there if p.topic in may)),
         not_allowed=frozenset(p.topic for p in there if p.topic not in may),

@@ -28,7 +28,7 @@ def left_by_streams(group: Group, committed: Offsets, kafka: ClusterReader) -> L
         return None
     if group.has_members:
         kind = "whether it is a Kafka Streams application"
-        raise Unavailable(f"group {group.group_id} is {group.state}: {kind} shows after the rebalance")
+        raise Unavailable(f"group {group.group_id} is {group.state}, so {kind} is known only after the rebalance")
     return LeftByStreams(changelogs_of(group.group_id, kafka.topics(), kafka))
 
 
