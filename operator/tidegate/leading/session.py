@@ -241,7 +241,7 @@ class LeadingSession:
         )
         found = self._joined(guest, ends_s)
         if len(found.subscriptions) < others:
-            raise NotLed(f"{others - len(found.subscriptions)} member(s) have left it meanwhile")
+            raise NotLed(f"{others - len(found.subscriptions)} member(s) have left the group in the meantime")
         return found
 
     def _beat(self, guest: SeatedGuest) -> bool:
