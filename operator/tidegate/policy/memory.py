@@ -102,7 +102,7 @@ class PolicyMemory:
     def trouble(self) -> str:
         """Why some of it is not kept beyond this process."""
         refused = [shard.refused for shard in self._shards.values() if shard.refused is not None]
-        others = f", and so on in {len(refused) - 1} more" if len(refused) > 1 else ""
+        others = f"; {len(refused) - 1} more ConfigMap(s) could not be written either" if len(refused) > 1 else ""
         return f"{refused[0]}{others}" if refused else ""
 
     async def recall(self, part: str, group: str) -> Document | None:
