@@ -216,7 +216,7 @@ def test_a_manual_reset_waits_for_its_approval_and_applies_the_stored_plan(
     time.sleep(1.5)
     still = shared.get_reset(p)
     assert still["status"]["phase"] == "AwaitingApproval"
-    assert "tidegate.io/approve approves nothing any more" in condition_of(still, "Complete")["message"]
+    assert "tidegate.io/approve no longer approves anything" in condition_of(still, "Complete")["message"]
     assert "AnnotationApprovesNothing" in [reason for reason, _ in shared.events(p)]
 
     shared.approve(p)

@@ -98,7 +98,7 @@ def test_a_groups_document_that_was_planned_beforehand_is_not_taken_up(world: Fl
     world.runner.work = beforehand
 
     assert_ended_as_forged(world)
-    assert "is of none of this fleet's jobs" in world.condition("Ready")["message"]
+    assert "was not written by a job of this fleet" in world.condition("Ready")["message"]
 
 
 def test_a_run_that_the_operator_itself_puts_back_goes_by_no_groups_forged_document(world: FleetWorld) -> None:

@@ -348,7 +348,7 @@ def test_what_a_forged_runs_job_left_open_is_ended(world: World) -> None:
     assert world.runner.stopped == world.runner.started
     assert not world.kafka.pending("payments", [T0])
     assert set(world.kafka.control.read().holds) == {others}
-    assert "What reset p had done by then is not known" in world.condition("Ready")["message"]
+    assert "Tidegate does not know what reset p had done by then" in world.condition("Ready")["message"]
 
 
 def test_a_forged_run_whose_job_cannot_be_stopped_holds_no_consumers_up_and_says_so(

@@ -45,7 +45,7 @@ def a_fleets_run() -> Run:
             GroupPlan("payments-us", 6, 6, 0, 40, 0),
             GroupPlan("payments-x", refused="NothingToReset", message="group payments-x has no offsets"),
         ),
-        ("Left out, the connection does not allow 1 group: payments-secret",),
+        ("Left out 1 group that the connection does not allow: payments-secret",),
     )
     request = RunRequest(
         run_uid="uid/replay-2026-11-20",

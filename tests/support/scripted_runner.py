@@ -43,4 +43,4 @@ class ScriptedRunner:
     def stop(self, launch: Launch) -> None:
         self.stopped.append(launch.name)
         if self.status(launch).state is RunnerState.RUNNING:
-            self.end(launch, "it was told to stop")
+            self.end(launch, "the operator stopped it")

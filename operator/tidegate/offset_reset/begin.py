@@ -227,7 +227,10 @@ class Beginning:
         if live is None:
             return connection_to_wait_for(body, live)
         if live.observes:
-            return Refusal(OBSERVING, f"{observes(live.label)}: its plan is not applied until that ends")
+            return Refusal(
+                OBSERVING,
+                f"{observes(live.label)}. This reset's plan is not applied until that connection stops observing",
+            )
         if live.frozen:
             return frozen(live)
         refused = not_allowed(spec, live) or plan_not_allowed(spec, run, live)
@@ -295,7 +298,7 @@ class Beginning:
             return Refusal(
                 NO_SCHEMA_REGISTRY,
                 f"spec.to.record.valueSchema.registry: KafkaConnection {live.label} names no schema registry: add "
-                "spec.schemaRegistry there, or have the schema in a ConfigMap",
+                "spec.schemaRegistry there, or put the schema into a ConfigMap",
             )
         return RecordSchema(
             named.format,

@@ -35,8 +35,8 @@ def engine_for(
         what = "spec.engine is Spark" if spec.engine is Engine.SPARK else f"spec.to.{kind.value} needs Spark"
         return Refusal(
             SPARK_NOT_SHARED,
-            f"{what}, whose job would have to be given the credentials of KafkaConnection {live.label}, which stay "
-            "in its namespace: use engine Direct and a target that it can find, such as timestamp, or a "
+            f"{what}, but a Spark job would need the credentials of KafkaConnection {live.label}, which do not leave "
+            "its namespace: use engine Direct and a target that it can find, such as timestamp, or a "
             "KafkaConnection of this namespace",
         )
     if live.is_foreign:
@@ -44,7 +44,7 @@ def engine_for(
     if kind.needs_spark and Engine.SPARK not in runners:
         return Refusal(
             SPARK_UNAVAILABLE,
-            f"spec.to.{kind.value} needs Spark, and this operator has no Spark runner: "
+            f"spec.to.{kind.value} needs Spark, but this operator has no Spark runner: "
             "configure one (TIDEGATE_SPARK_RUNNER), or use another target, such as timestamp",
         )
     if spec.engine is Engine.DIRECT or spec.until is not None or spec.dead_letter is not None:
@@ -54,7 +54,7 @@ def engine_for(
     if Engine.SPARK not in runners:
         return Refusal(
             SPARK_UNAVAILABLE,
-            "spec.engine is Spark and this operator has no Spark runner: use engine Auto or Direct, or "
+            "spec.engine is Spark, but this operator has no Spark runner: use engine Auto or Direct, or "
             "configure one (TIDEGATE_SPARK_RUNNER)",
         )
     refused = why_not(spec.spark, unmounted([live] if other is None else [live, other]), spark, in_pods=in_pods)

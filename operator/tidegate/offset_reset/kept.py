@@ -67,9 +67,9 @@ class Kept:
         except (KafkaFailure, KubeFailure, StoreFailure, RunnerFailure) as failure:
             if not body["metadata"].get("deletionTimestamp"):
                 raise
-            _log.warning("%s: it can't be undone once it is gone: %s", label_of(body), failure)
+            _log.warning("%s: this reset can't be undone after its deletion: %s", label_of(body), failure)
         except (ForgedRun, ForeignRun) as forged:
-            _log.warning("%s: it can't be undone: %s", label_of(body), forged)
+            _log.warning("%s: this reset can't be undone: %s", label_of(body), forged)
 
     async def _keep(self, body: Object, status: OffsetResetStatus) -> None:
         parts, namespace = self._parts, namespace_of(body)
@@ -82,7 +82,7 @@ class Kept:
         if live is None or live.uid != uid_of(connection):
             raise RunnerFailure(f"KafkaConnection {name} is not open")
         if live.observes:
-            _log.info("%s: %s; it can't be undone once it is deleted", label_of(body), observes(name))
+            _log.info("%s: %s; this reset can't be undone after its deletion", label_of(body), observes(name))
             return
         groups = await self._groups(body)
 
@@ -94,7 +94,11 @@ class Kept:
             if not control.exist:
                 control.ensure()
             if earlier is not None and earlier.is_newer:
-                _log.warning("%s: it can't be undone once deleted: a newer version has its record", label_of(body))
+                _log.warning(
+                    "%s: this reset can't be undone after its deletion: its run record is of a newer version of "
+                    "Tidegate",
+                    label_of(body),
+                )
                 return
             if earlier is not None and earlier.uid != record.uid and earlier.connection == live.uid:
                 # Of a deleted one of this name, which is undone no more: without its record nobody finds it. Unless
@@ -114,7 +118,7 @@ class Kept:
         try:
             await in_thread(parts.patient_executor, keep)
         except NotFound as gone:
-            _log.info("%s: it can't be undone: %s", label_of(body), gone)
+            _log.info("%s: this reset can't be undone: %s", label_of(body), gone)
 
     async def _groups(self, body: Object) -> tuple[str, ...]:
         """Of a fleet's run, those with a document of their own."""

@@ -20,7 +20,7 @@ def limits_of_undo(every: PlanLimits, undone: Run, *, again: bool) -> PlanLimits
     if every.records_replayed is None:
         return None
     skipped = 0 if again else _skipped(undone)
-    beside = f" and the {skipped:,} that reset {undone.request.run_id} had skipped" if skipped else ""
+    beside = f" (plus the {skipped:,} record(s) that reset {undone.request.run_id} had skipped)" if skipped else ""
     records = every.records_replayed + skipped
     return replace(every, set_by=f"{every.set_by}{beside}", partitions=None, records_replayed=records)
 

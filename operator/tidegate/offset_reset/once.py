@@ -52,8 +52,8 @@ class Once:
             return None
         return Refusal(
             reasons.NOT_ASKED_FOR,
-            f"the OffsetResetPolicy {key.policy} that owns this resource does not ask for reset {key.id}, so it does "
-            "not begin: delete it",
+            f"OffsetResetPolicy {key.policy} owns this OffsetReset but does not ask for reset {key.id}, so this "
+            "OffsetReset does not begin: delete it",
         )
 
     async def ran_before(self, body: Object, live: Live) -> Refusal | None:
@@ -67,9 +67,9 @@ class Once:
         ended = f"and ended as {ran.outcome.value}" if ran.outcome is not None else "and may still be in progress"
         return Refusal(
             reasons.ALREADY_RAN,
-            f"OffsetResetPolicy {policy.key.policy} asked for reset {policy.key.id} before: that began at "
-            f"{datetime.fromtimestamp(ran.started_ms // 1000, UTC).isoformat()} {ended}. An id runs once: give "
-            "spec.reset.id of the policy a new value",
+            f"OffsetResetPolicy {policy.key.policy} has asked for reset {policy.key.id} before: it began at "
+            f"{datetime.fromtimestamp(ran.started_ms // 1000, UTC).isoformat()} {ended}. An id runs only once: "
+            "give spec.reset.id of the policy a new value",
         )
 
     async def begins(self, body: Object, status: OffsetResetStatus) -> bool:
@@ -103,7 +103,7 @@ class Once:
         try:
             await in_thread(self._parts.patient_executor, note)
         except KafkaFailure as failure:
-            _log.warning("%s: how it ended is not in the control topic: %s", label_of(body), failure)
+            _log.warning("%s: could not write to the control topic how the reset ended: %s", label_of(body), failure)
 
 
 def _is_offered(body: Object, policy: Object, reset_id: str) -> bool:

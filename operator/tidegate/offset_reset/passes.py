@@ -150,7 +150,7 @@ class ResetPasses:
         try:
             body = await self._say(body, seen, decision)
         except FrozenMeanwhile as frozen:
-            _log.info("%s: %s, and it does not begin", label_of(body), frozen)
+            _log.info("%s: %s, so the reset does not begin", label_of(body), frozen)
             self._under_way.pop(seen.uid, None)
             return Pass(body, 0)
         memory = self._memories.of(body)
@@ -371,8 +371,8 @@ class ResetPasses:
         goes_ahead = seen.run is not None and seen.run.request.observed and decision.status.approved_digest is not None
         if goes_ahead and not await self._once.begins(body, decision.status):
             raise RunnerFailure(
-                "its plan is approved and does not go ahead: its KafkaConnection is not open, or another operator has "
-                "begun the same reset of the policy meanwhile"
+                "the plan is approved but is not applied, because its KafkaConnection is not open, or another operator "
+                "has begun the same reset of the policy in the meantime"
             )
 
 

@@ -38,7 +38,7 @@ class OffsetResetReconciler:
             # What is seen may be old: somebody may have asked for more time since.
             fresh = await self._passes.refresh(body)
             if fresh is not None and self._is_over(fresh) and await self._removed(fresh):
-                _log.info("%s: deleted, since it ended longer ago than spec.ttlAfterFinished", label_of(body))
+                _log.info("%s: deleted, because it ended longer than spec.ttlAfterFinished ago", label_of(body))
             return Pass(fresh or body, _LOOK_AGAIN_S)
         done = await self._passes.pass_over(body)
         left = _left_to_live(done.body, self._parts.clock)

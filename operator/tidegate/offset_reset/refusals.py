@@ -50,7 +50,7 @@ def undone_to_wait_for(undone: Object | None) -> Refusal | None:
         return None
     return Refusal(
         reasons.UNDONE_NOT_ENDED,
-        f"spec.to.undo: OffsetReset {name_of(undone)} has not ended: this reset waits for that",
+        f"spec.to.undo: OffsetReset {name_of(undone)} has not ended: this reset waits until it has",
     )
 
 
@@ -64,14 +64,14 @@ def connection_to_wait_for(body: Object, live: Live | None) -> Refusal | None:
     if live is None and is_foreign(body):
         return connection_refused(body)
     if live is None:
-        return Refusal(reasons.WAITING_FOR_CONNECTION, f"{not_usable(body)}: it waits for it")
+        return Refusal(reasons.WAITING_FOR_CONNECTION, f"{not_usable(body)}: this reset waits for it")
     return None if live.trouble is None else not_ready(live.label, live.trouble[0])
 
 
 def other_to_wait_for(cluster: ClusterTarget, other: Live | None) -> Refusal | None:
     name = cluster.connection_ref.name
     if other is None:
-        why = f"there is no usable KafkaConnection {name} in this namespace: it waits for it"
+        why = f"there is no usable KafkaConnection {name} in this namespace: this reset waits for it"
         return Refusal(reasons.WAITING_FOR_CONNECTION, why)
     return None if other.trouble is None else not_ready(name, other.trouble[0])
 
@@ -117,7 +117,7 @@ def plan_not_allowed(spec: OffsetResetSpec, run: Run, live: Live) -> Refusal | N
     named = [selection.topic for selection in selections(spec)] or ["*"]
     for topics in narrowed(named, run.request.allowed_topics):
         if not any(covers(limit, topics) for limit in live.allow.topics):
-            why = f"its plan may cover {topics}, and KafkaConnection {live.label} does not allow all of that any more"
+            why = f"its plan may cover {topics}, but KafkaConnection {live.label} no longer allows all of that"
             return Refusal(TOPIC_NOT_ALLOWED, why)
     return None
 

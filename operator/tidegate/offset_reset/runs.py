@@ -165,8 +165,8 @@ class Runs:
             if not digest:
                 raise
             raise ForgedRun(
-                f"{store.location} says that it is of version {newer.version}, and the operator keeps it as one of "
-                f"version {kept}. Nothing of it is obeyed: see who wrote it"
+                f"{store.location} says that it is of version {newer.version}, but the operator recorded it as one of "
+                f"version {kept}. Tidegate ignores all of it: find out who wrote it"
             ) from newer
 
     def forget(self, uid: str) -> None:

@@ -108,7 +108,7 @@ class Supervision:
         live, store = self._runs.connection(body, seen), self._runs.store(body)
         await in_thread(self._parts.patient_executor, job.keep_limits, store, live.finishing, self._parts.clock)
         _log.warning(
-            "%s: the limits of its replay were not in the control topic, and are written again", label_of(body)
+            "%s: the limits of the replay were missing from the control topic, and were written again", label_of(body)
         )
 
     async def look_at_replay(self, body: Object, seen: Seen) -> Seen:
@@ -163,7 +163,9 @@ class Supervision:
             await in_thread(self._parts.patient_executor, halt)
         if unstopped is None or limit_s is not None:
             self._memories.of(body).halted = True
-            _log.error("%s: %s: its job was ended, its gates are open", label_of(body), seen.run_document)
+            _log.error(
+                "%s: %s: the job was ended, and the gates of the run are open", label_of(body), seen.run_document
+            )
         return unstopped
 
     async def take_over(self, body: Object, seen: Seen, reason: str, message: str) -> None:
@@ -219,13 +221,14 @@ class Supervision:
             backup = found
             if backup is None or request.target != backup.target:
                 raise RunnerFailure(
-                    f"the run's ConfigMap {seen.run_document} reads another backup than spec.to.backup says: create "
-                    "another OffsetReset to run it again"
+                    f"the run's ConfigMap {seen.run_document} names another backup than spec.to.backup does: create "
+                    "another OffsetReset to run the reset again"
                 )
         for live, connection in used:
             if connection not in (live.connection, live.mounted):
                 raise RunnerFailure(
-                    f"the run's ConfigMap {seen.run_document} connects differently from KafkaConnection {live.name} "
-                    "does: its job is started when they agree again; create another OffsetReset to run it again"
+                    f"the run's ConfigMap {seen.run_document} has other connection settings than KafkaConnection "
+                    f"{live.name}: the operator starts the job once they agree again. To run the reset again instead, "
+                    "create another OffsetReset"
                 )
         return backup

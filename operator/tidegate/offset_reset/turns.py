@@ -164,7 +164,7 @@ class Turns:
         try:
             snapshot = await self._parts.observer.newest(live.uid, group=spec.group)
         except NotLookedAt:
-            return not_ready(live.label, "it is just being replaced")
+            return not_ready(live.label, "it is being replaced")
         if snapshot.failure is not None:
             return not_ready(live.label, "its cluster does not answer")
         await self._listed()
@@ -174,10 +174,10 @@ class Turns:
         mine = replace(mine, cluster_id=live.cluster_id, groups=narrowed(mine.groups, live.allow.groups))
         connection, first = (live.namespace, live.name), self._queue.ahead_of(mine)
         if first is not None:
-            doing = "is resetting" if first.under_way else "was there first to reset"
+            doing = f"is resetting {whose(spec)}" if first.under_way else f"is to reset {whose(spec)} first"
             # What others call their resets is not for every namespace.
             who = first.holder if first.namespace == namespace_of(body) else f"an {RESETS.kind} of another namespace"
-            why = f"{who} {doing} {whose(spec)}; one at a time may, so this one waits"
+            why = f"{who} {doing}; only one reset may do this at a time, so this one waits"
             return InLine(reasons.WAITING_FOR_RESET, why, self._line(mine.namespace, connection).older(mine))
         quota, no_room = live.allow.quota, None
         if quota is not None:
@@ -309,7 +309,9 @@ class Turns:
 
 
 def not_ready(name: str, why: str) -> Refusal:
-    return Refusal(reasons.WAITING_FOR_CONNECTION, f"KafkaConnection {name} is not ready ({why}): it waits for it")
+    return Refusal(
+        reasons.WAITING_FOR_CONNECTION, f"KafkaConnection {name} is not ready ({why}): this reset waits for it"
+    )
 
 
 def whose(spec: OffsetResetSpec) -> str:

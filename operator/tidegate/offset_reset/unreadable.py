@@ -53,8 +53,8 @@ class Unreadable:
             return Pass(body, 0)
         why = f"as {reasons.ABANDON} asks" if is_abandoned(body) else f"after {parts.deletion_limit}"
         message = (
-            f"reset {name_of(body)} was given up {why}, unsettled: this version of Tidegate can't read its status. "
-            f"Look at the group's offsets{left_closed(memory.unhalted)}"
+            f"reset {name_of(body)} was given up without being rolled back, {why}: this version of Tidegate can't read "
+            f"its status. Look at the group's offsets{left_closed(memory.unhalted)}"
         )
         happening = KubeEvent(EventType.WARNING, reasons.ABANDONED, message, f"{name_of(body)}/{reasons.ABANDONED}")
         await tell_once(parts.kube, parts.executor, body, happening, memory.told)

@@ -81,7 +81,8 @@ class Keeping:
                 self._not_for_it(body, spec, draft)
             elif spec.keeps_something:
                 why = (
-                    f"{not_usable(body)}: nothing is kept until there is one, and the rest of the status is from before"
+                    f"{not_usable(body)}: the policy's features do nothing until there is one, and the rest of the "
+                    "status shows what was known before"
                 )
                 draft.not_ready_after_all(WAITING_FOR_CONNECTION, why)
         if live is None or live.trouble is not None:
@@ -120,7 +121,9 @@ class Keeping:
         if now_s - since_s >= _OUTAGE_S or draft.was_moving(WAITING_FOR_CONNECTION):
             why = f"KafkaConnection {live.label} is not ready ({live.trouble[0]})"
             draft.not_ready_after_all(
-                WAITING_FOR_CONNECTION, f"{why}: nothing is kept until it is, and the rest of the status is from before"
+                WAITING_FOR_CONNECTION,
+                f"{why}: the policy's features do nothing until it is, and the rest of the status shows what "
+                "was known before",
             )
 
     def _not_for_it(self, body: Object, spec: OffsetResetPolicySpec, draft: Draft) -> None:
@@ -225,7 +228,7 @@ class Keeping:
     def _trouble(self, body: Object, draft: Draft, failure: Exception) -> None:
         if str(failure) != self._troubles.get(uid_of(body)):
             self._troubles[uid_of(body)] = str(failure)
-            _log.warning("%s: %s; again soon", label_of(body), failure)
+            _log.warning("%s: %s; this is retried soon", label_of(body), failure)
         draft.look_in(_AGAIN_S)
 
     async def _not_written(self, body: Object, draft: Draft, failure: KubeFailure) -> None:
@@ -253,7 +256,8 @@ def _is_under_way(phase: ResetPhase | None) -> bool:
 def _left_alone(draft: Draft, newer: NewerMemory) -> None:
     """What needs the memory rests; a reset that the policy asks for needs none."""
     message = (
-        f"{newer}. Until then, what the policy keeps with it rests, and what the status says about that is from before"
+        f"{newer}. Until then, the policy's features that need it do nothing, and the status shows what was known of "
+        "them before"
     )
     draft.stuck(WRITTEN_BY_NEWER_VERSION, message)
     draft.tell(EventType.WARNING, WRITTEN_BY_NEWER_VERSION, message, f"{WRITTEN_BY_NEWER_VERSION}/{message}")

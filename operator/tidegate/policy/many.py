@@ -229,7 +229,7 @@ class ManyGroups:
             except NewerMemory:
                 raise
             except KubeFailure as failure:
-                _log.warning("%s: group %s: %s; again soon", label_of(turn.body), group, failure)
+                _log.warning("%s: group %s: %s; this is retried soon", label_of(turn.body), group, failure)
                 done = False
             if one is not None:
                 one.status = feature.without(one.status)
@@ -278,7 +278,7 @@ class ManyGroups:
                 again_s = min(again_s, outcome.again_after_s)
         trouble = "; ".join(dict.fromkeys(troubles))
         if trouble and one.trouble != trouble:
-            _log.warning("%s: group %s: %s; again soon", label_of(turn.body), group, trouble)
+            _log.warning("%s: group %s: %s; this is retried soon", label_of(turn.body), group, trouble)
         one.trouble, one.looked, one.due_s = trouble, True, self._parts.clock.monotonic() + again_s
         return told
 

@@ -102,7 +102,7 @@ class PolicyMemory:
     def trouble(self) -> str:
         """Why some of it is not kept beyond this process."""
         refused = [shard.refused for shard in self._shards.values() if shard.refused is not None]
-        others = f", and so on in {len(refused) - 1} more" if len(refused) > 1 else ""
+        others = f"; {len(refused) - 1} more ConfigMap(s) could not be written either" if len(refused) > 1 else ""
         return f"{refused[0]}{others}" if refused else ""
 
     async def recall(self, part: str, group: str) -> Document | None:
@@ -196,9 +196,9 @@ class PolicyMemory:
         except NewerVersion as newer:
             raise NewerMemory(str(newer)) from newer
         except NotOwned as error:
-            _log.warning("%s: %s; what is in it is ignored", label_of(self._body), error)
+            _log.warning("%s: %s; the operator ignores its content", label_of(self._body), error)
         except ValueError as error:
-            _log.warning("%s: ConfigMap %s: %s; it is written anew", label_of(self._body), name, error)
+            _log.warning("%s: ConfigMap %s: %s; the operator overwrites it", label_of(self._body), name, error)
         return self._shards.setdefault(number, _Shard(groups, _digest(data)))
 
     async def _read(self, name: str) -> Mapping[str, str]:
@@ -260,8 +260,8 @@ def encode(groups: Mapping[str, Mapping[str, Document]]) -> dict[str, str]:
         # Without its size, which changes all the time: it is told once.
         largest = max(groups, key=lambda group: len(json.dumps(groups[group])))
         raise TooLarge(
-            f"what is remembered of {len(groups):,} group(s) does not fit into a ConfigMap ({LIMIT_BYTES:,} bytes), "
-            f"most of it belongs to group {largest}: narrow topics or groups"
+            f"what the policy remembers of {len(groups):,} group(s) does not fit into a ConfigMap ({LIMIT_BYTES:,} "
+            f"bytes), and most of it belongs to group {largest}: narrow topics or groups"
         )
     return {PACKED: packed}
 
@@ -277,4 +277,4 @@ def decode(data: Mapping[str, str], where: str = "it") -> dict[str, dict[str, Do
             for group, parts in document["groups"].items()
         }
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"not what a policy remembers: {error!r}") from error
+        raise ValueError(f"its content is not what a policy remembers: {error!r}") from error

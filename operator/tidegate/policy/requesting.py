@@ -146,8 +146,10 @@ class Requesting:
         draft.show(seen)
         if has_ended(seen.phase):
             return True
-        instead = f"reset {wanted.id} is asked for" if wanted is not None else "no reset is asked for any more"
-        message = f"{instead} and OffsetReset {known.name} had not ended: it is deleted, which rolls it back"
+        instead = f"now asks for reset {wanted.id}" if wanted is not None else "no longer asks for a reset"
+        message = (
+            f"the policy {instead}, but OffsetReset {known.name} has not ended: it is deleted, which rolls it back"
+        )
         draft.moving(SUPERSEDED, message)
         draft.reset_is(None, SUPERSEDED, message)
         if there["metadata"].get("deletionTimestamp"):
@@ -181,7 +183,7 @@ class Requesting:
         try:
             ran = await self._executed(body, wanted.id, live)
         except KafkaFailure as failure:
-            _wait(draft, wanted, name, f"whether reset {wanted.id} ran before is not known: {failure}")
+            _wait(draft, wanted, name, f"could not find out whether reset {wanted.id} ran before ({failure})")
             return False
         if ran is not None or began:
             _has_run(draft, ran_before(wanted.id, known, ran))
@@ -205,8 +207,8 @@ class Requesting:
     async def _made_anew(self, there: Object, wanted: ResetSpec, draft: Draft) -> None:
         """Delete it, for the next pass to create it; nothing happens where it has begun meanwhile."""
         message = (
-            f"OffsetReset {name_of(there)} has not begun and no longer matches the policy: it is deleted and "
-            "created again"
+            f"OffsetReset {name_of(there)} has not begun and no longer matches the policy, so it is deleted "
+            "and created again"
         )
         draft.moving(POLICY_CHANGED, message)
         draft.reset_is(None, POLICY_CHANGED, message)
@@ -220,7 +222,7 @@ class Requesting:
         except KubeUnavailable:
             raise
         except KubeFailure as failure:  # such as a policy of admission, which is no reason to keep nothing else
-            message = f"OffsetReset {name_of(there)} can't be deleted, and it is tried again: {failure}"
+            message = f"OffsetReset {name_of(there)} can't be deleted: {failure}. This is retried"
             draft.moving(NOT_DELETED, message)
             draft.reset_is(None, NOT_DELETED, message)
             draft.tell(EventType.WARNING, NOT_DELETED, message, f"{reset_id}/{draft.generation}/{NOT_DELETED}")
@@ -238,7 +240,7 @@ class Requesting:
             draft.look_in(0)  # somebody was quicker: a pass before a crash, or a user
             return
         except KubeFailure as failure:
-            message = f"OffsetReset {name} can't be created, and is tried again: {failure}"
+            message = f"OffsetReset {name} can't be created: {failure}. This is retried"
             draft.moving(NOT_CREATED, message)
             draft.reset_is(None, NOT_CREATED, message)
             draft.tell(EventType.WARNING, NOT_CREATED, message, f"{wanted.id}/{draft.generation}/{NOT_CREATED}")
@@ -294,8 +296,8 @@ def _is_about_to_create(wanted: ResetSpec, name: str, draft: Draft) -> None:
 def _is_taken(there: Object, wanted: ResetSpec, draft: Draft) -> None:
     name = name_of(there)
     message = (
-        f"OffsetReset {name} is there, and was not created by this policy: give spec.reset.id another value, or delete "
-        "that OffsetReset"
+        f"OffsetReset {name} already exists, but was not created by this policy: give spec.reset.id another value, or "
+        "delete that OffsetReset"
     )
     draft.show(RequestedReset(id=wanted.id, name=name, phase=ResetPhase.PENDING))
     draft.reset_is(False, RESET_EXISTS, message)
@@ -359,7 +361,7 @@ def _has_run(draft: Draft, seen: RequestedReset) -> None:
 
 def _is_over(draft: Draft, seen: RequestedReset, why: str) -> None:
     """The id does not run again."""
-    message = f"{why}: it does not run again. Give spec.reset.id a new value to reset the group again"
+    message = f"{why}. It does not run again: give spec.reset.id a new value to reset the group again"
     succeeded = None if seen.phase is None else ConditionStatus(str(seen.phase is ResetPhase.SUCCEEDED))
     draft.show(seen)
     draft.reset_is(succeeded, ALREADY_RAN, message)
@@ -371,7 +373,7 @@ def _wait(draft: Draft, wanted: ResetSpec, name: str, why: str) -> None:
     known = draft.status.reset
     if known is None or known.id != wanted.id or known.name != name:
         draft.show(RequestedReset(id=wanted.id, name=name, phase=ResetPhase.PENDING))
-    message = f"{why}: OffsetReset {name} is not created until then"
+    message = f"{why}. OffsetReset {name} is not created until this is resolved"
     draft.moving(WAITING_FOR_CONNECTION, message)
     draft.reset_is(None, WAITING_FOR_CONNECTION, message)
     draft.look_in(_LOOK_S)

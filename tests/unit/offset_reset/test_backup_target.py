@@ -149,7 +149,7 @@ def test_no_job_is_started_where_the_name_means_something_else_by_then(
     world.look(3)
 
     assert world.launches == []
-    says = "there is no OffsetBackup nightly" if now is None else "reads another backup than spec.to.backup says"
+    says = "there is no OffsetBackup nightly" if now is None else "names another backup than spec.to.backup does"
     assert says in world.condition("Ready")["message"]
 
 

@@ -98,7 +98,7 @@ def test_no_other_wave_begins_once_the_connection_is_withdrawn(
     assert (fleet.reset["phase"], fleet.offsets) == (phase, offsets)
     reason, message = complete(fleet)
     assert reason == "RolloutStopped"
-    assert "may not be used from this namespace any more" in message
+    assert "may no longer use its KafkaConnection from this namespace" in message
     if policy == "Isolate":
         allow(fleet, AllowedNamespace(name="ns", groups=B_AND_C))
         fleet.ask("back", connectionRef=SHARED, to={"undo": "p"})

@@ -164,7 +164,7 @@ def test_deleted_it_is_waited_for_as_long_as_a_deletion_may_take(world: World) -
     assert not any(run_of(key.holder) for key in world.kafka.control.read().holds)
     told = [h for h in world.kube.happenings_of(name) if h.reason == "Abandoned"]
     assert len(told) == 1
-    assert "unsettled" in told[0].message
+    assert "without being rolled back" in told[0].message
 
 
 def test_deleted_and_abandoned_it_goes_at_once(world: World) -> None:

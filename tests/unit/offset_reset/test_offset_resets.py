@@ -165,7 +165,7 @@ def test_it_waits_for_another_that_resets_the_same_group(world: Both) -> None:
     world.ask()
     world.some_passes(3)
     assert world.is_so("p", "Complete")["reason"] == "WaitingForReset"
-    assert "OffsetReset ns/first was there first" in world.is_so("p", "Complete")["message"]
+    assert "OffsetReset ns/first is to reset group payments first" in world.is_so("p", "Complete")["message"]
 
     assert world.until_ended("first")["phase"] == "Succeeded"
     assert world.offset == 20
@@ -373,7 +373,7 @@ def test_an_approved_plan_that_is_suspended_past_its_deadline_says_so(world: Bot
     world.some_passes(5)
 
     assert (
-        "its plan was approved, and it could not go ahead (spec.suspend is true"
+        "its plan was approved, but the reset could not go ahead (spec.suspend is true"
         in world.is_so("p", "Failed")["message"]
     )
     assert world.offset == 50

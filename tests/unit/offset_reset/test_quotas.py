@@ -61,7 +61,7 @@ def test_no_more_begin_than_may_and_the_others_say_why(crowd: Crowd) -> None:
     said = complete(crowd, "r4")
     assert (said["status"], said["reason"]) == ("Unknown", "WaitingForQuota")
     assert "allows 2 reset(s) at once" in said["message"]
-    assert "2 (OffsetReset ns/r0, OffsetReset ns/r1 run); 2 older one(s) wait, too" in said["message"]
+    assert "2 are running (OffsetReset ns/r0, OffsetReset ns/r1); 2 older reset(s) are also waiting" in said["message"]
     told = [[h.reason for h in crowd.kube.happenings_of(name)] for name in names[2:]]
     assert told == [["WaitingForQuota"]] * 3
 
@@ -219,7 +219,7 @@ def test_undos_wait_for_undos(crowd: Crowd) -> None:
     assert crowd.begun == ["r10", "r2"]
     said = complete(crowd, "r11")["message"]
     assert "allows 1 reset(s) that undo others at once" in said
-    assert "and 1 (OffsetReset ns/r10 run): this one waits" in said
+    assert ": 1 is running (OffsetReset ns/r10). This reset waits" in said
 
 
 def test_an_undo_may_read_again_once_what_was_skipped_beside_what_every_reset_may(world: World) -> None:
@@ -233,8 +233,9 @@ def test_an_undo_may_read_again_once_what_was_skipped_beside_what_every_reset_ma
     world.ask("back-1", to={"undo": "skip"})
     world.passes()
     assert (world.reset["phase"], world.offset) == ("Failed", 101)
-    assert "51 record(s) read again, and 50 are allowed" in world.condition("Complete")["message"]
-    assert "by KafkaConnection kafka and the 40 that reset skip had skipped: " in world.condition("Complete")["message"]
+    assert "51 record(s) read again instead of at most 50 (" in world.condition("Complete")["message"]
+    quota = "quota of KafkaConnection kafka (plus the 40 record(s) that reset skip had skipped): it has 51 "
+    assert quota in world.condition("Complete")["message"]
 
     world.kafka.commit_directly("payments", {T0: 100})
     world.ask("back-2", to={"undo": "skip"})
@@ -247,7 +248,7 @@ def test_an_undo_may_read_again_once_what_was_skipped_beside_what_every_reset_ma
     world.ask("back-3", to={"undo": "skip"})
     world.passes()
     assert (world.reset["phase"], world.offset) == ("Failed", 100)
-    assert "50 record(s) read again, and 10 are allowed" in world.condition("Complete")["message"]
+    assert "50 record(s) read again instead of at most 10 (" in world.condition("Complete")["message"]
 
 
 def test_of_two_undos_that_wait_for_approval_one_may_read_again_what_was_skipped(world: World) -> None:
@@ -304,7 +305,8 @@ def test_a_plan_beyond_the_quota_changes_nothing(world: World, quota: dict[str, 
         said = world.condition("Complete")
         assert said["reason"] == "QuotaExceeded"
         assert (
-            "40 record(s) read again, and 39 are allowed (spec.allow.quota.recordsReplayedPerReset)" in said["message"]
+            "40 record(s) read again instead of at most 39 (spec.allow.quota.recordsReplayedPerReset)"
+            in said["message"]
         )
         assert said["message"].endswith("Nothing was changed")
         assert world.reset["plan"]["recordsReplayed"] == 40
@@ -334,7 +336,7 @@ def test_a_fleet_counts_as_all_its_groups(tmp_path: Path) -> None:
 
     assert (fleet.reset["phase"], fleet.offsets) == ("Failed", [50, 50, 50])
     assert (fleet.reset["fleet"]["wave"], fleet.reset["fleet"]["notBegun"]) == (0, 3)
-    assert "3 partition(s), and 2 are allowed" in fleet.condition("Complete")["message"]
+    assert "3 partition(s) instead of at most 2 (" in fleet.condition("Complete")["message"]
     fleet.executor.shutdown()
 
 

@@ -531,7 +531,7 @@ def test_a_run_that_has_changed_nothing_cannot_be_undone(world: World) -> None:
     world.some_passes(3)
 
     assert world.condition("Stalled")["reason"] == "NothingToUndo"
-    assert "run two ended as Failed: it has left no offset changed" in world.condition("Stalled")["message"]
+    assert "run two ended as Failed, so it has left no offset changed" in world.condition("Stalled")["message"]
     assert world.offset == 50
 
 
@@ -669,7 +669,7 @@ def test_no_spark_job_is_started_while_a_connection_is_another_than_the_runs(wor
             world.some_passes(1)
 
     assert world.runner.started == []
-    assert "connects differently from KafkaConnection" in world.condition("Ready")["message"]
+    assert "has other connection settings than KafkaConnection" in world.condition("Ready")["message"]
 
 
 # --- fleets -----------------------------------------------------------------------------------------------------------
@@ -807,7 +807,7 @@ def test_no_spark_job_is_started_for_one_that_reads_another_backup_by_now(world:
             world.some_passes(1)
 
     assert world.runner.started == []
-    assert "reads another backup" in world.condition("Ready")["message"]
+    assert "names another backup" in world.condition("Ready")["message"]
 
 
 # --- gates ------------------------------------------------------------------------------------------------------------

@@ -830,7 +830,7 @@ def test_a_config_map_of_somebody_else_makes_no_conflict_and_is_said_once(
     assert all(world.kube.config_maps[name] == theirs for name in names[:16])
     assert all("g-" in str(world.kube.config_maps[name]) for name in names[16:])
     lines = [record.getMessage() for record in caplog.records if "it is not every's" in record.getMessage()]
-    assert len([line for line in lines if "ignored" in line]) == 16
+    assert len([line for line in lines if "ignores" in line]) == 16
     assert len(lines) == 17
 
 

@@ -64,8 +64,7 @@ def test_whoever_has_asked_approves_nothing_where_the_approver_has_to_be_somebod
 
     assert found.eligible == (BOB,)
     assert found.no_effect == (
-        "OffsetResetApproval of-ann has no effect: ann has asked for the reset, and the approver has to be somebody "
-        "else",
+        "OffsetResetApproval of-ann has no effect: ann asked for the reset, so somebody else has to approve it",
     )
     assert candidates([ANN, BOB], PLAN, "ann", separate=False).eligible == (ANN, BOB)
 
@@ -74,7 +73,7 @@ def test_nobody_approves_what_nobody_is_known_to_have_asked_for_where_they_have_
     found = candidates([ANN], PLAN, None, separate=True)
 
     assert found.eligible == ()
-    assert "does not say who asked for it: ask for another one with spec.requester" in found.no_effect[0]
+    assert "does not say who asked for it: ask for another reset with spec.requester" in found.no_effect[0]
 
 
 # --- what an approval says of itself ----------------------------------------------------------------------------------

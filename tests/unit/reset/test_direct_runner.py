@@ -110,7 +110,7 @@ def test_a_job_that_waits_is_stopped_at_once_and_ends_its_transaction(tmp_path: 
         bench.runner.close()
 
     assert left.wait(5)
-    assert bench.runner.status(LAUNCH).message == "it was told to stop"
+    assert bench.runner.status(LAUNCH).message == "the operator stopped it"
     bench.runner.close()
 
 
@@ -128,7 +128,7 @@ def test_a_job_that_was_frozen_with_its_process_ends_where_that_leads_no_more(tm
     bench.our_turn = False
 
     assert bench.ended.wait(5)
-    assert bench.runner.status(LAUNCH).message == "it was told to stop"
+    assert bench.runner.status(LAUNCH).message == "the operator stopped it"
     bench.runner.close()
 
 

@@ -303,7 +303,7 @@ def test_a_group_that_another_run_has_had_meanwhile_is_not_put_back_and_named(tm
     result = world.settle()
 
     assert (result.phase, result.reason) == (ResetPhase.FAILED, NOT_PUT_BACK)
-    assert "group payments-a: the policy was deleted. The run was interrupted" in result.message
+    assert "Group payments-a: the policy was deleted. The run was interrupted" in result.message
     assert "another run has had the group since" in result.message
     assert world.offsets == all_at(BEFORE) | {GROUPS[0]: 77}
 
@@ -502,7 +502,7 @@ def test_who_is_in_a_fleet(asked: RunRequest, expected: tuple[str, ...]) -> None
 
 def test_what_is_left_out_is_said() -> None:
     assert roster_of(request("*", allowed=("a",)), {"a", "b"}, AT).notes == (
-        "Left out, the connection does not allow 1 group: b",
+        "Left out 1 group that the connection does not allow: b",
     )
 
 

@@ -111,8 +111,9 @@ def test_who_waits_hears_for_whom_and_behind_how_many() -> None:
     assert told is not None
     assert told.reason == "WaitingForQuota"
     assert told.message == (
-        "KafkaConnection kafka allows 4 reset(s) at once (spec.allow.quota.concurrentResets), and 4 (OffsetReset ns/a, "
-        "OffsetReset ns/b, OffsetReset ns/c and 1 more run); 2 older one(s) wait, too: this one waits"
+        "KafkaConnection kafka allows 4 reset(s) at once (spec.allow.quota.concurrentResets): 4 are running "
+        "(OffsetReset ns/a, OffsetReset ns/b, OffsetReset ns/c and 1 more); 2 older reset(s) are also waiting. This "
+        "reset waits"
     )
     assert isinstance(told, InLine)
     assert told.older == 2
@@ -125,9 +126,9 @@ def test_who_waits_for_partitions_hears_how_many_are_missing() -> None:
 
     assert told is not None
     assert told.message == (
-        "KafkaConnection kafka allows 10 partition(s) in resets that run at once "
-        "(spec.allow.quota.concurrentPartitions), and up to 5 are (OffsetReset ns/a run), and it needs up to 6: this "
-        "one waits"
+        "KafkaConnection kafka allows 10 partition(s) in running resets at once "
+        "(spec.allow.quota.concurrentPartitions): up to 5 are in use (OffsetReset ns/a), and this reset needs up to 6. "
+        "This reset waits"
     )
 
 
@@ -164,9 +165,13 @@ def test_whoever_comes_and_goes_the_quota_holds_and_nobody_waits_for_nothing(
     [
         (Size(5, 100), None, None),
         (Size(5, 100), PlanLimits("kafka", 5, 100), None),
-        (Size(6, 100), PlanLimits("kafka", 5, 100), "6 partition(s), and 5 are allowed"),
-        (Size(6, 10**6), PlanLimits("kafka", None, 10**5), "1,000,000 record(s) read again, and 100,000 are allowed"),
-        (Size(1, 1), PlanLimits("kafka", None, 0), "1 record(s) read again, and 0 are allowed"),
+        (Size(6, 100), PlanLimits("kafka", 5, 100), "6 partition(s) instead of at most 5 ("),
+        (
+            Size(6, 10**6),
+            PlanLimits("kafka", None, 10**5),
+            "1,000,000 record(s) read again instead of at most 100,000 (",
+        ),
+        (Size(1, 1), PlanLimits("kafka", None, 0), "1 record(s) read again instead of at most 0 ("),
     ],
 )
 def test_a_plan_that_is_too_large_is_refused_with_the_figures(
@@ -178,7 +183,7 @@ def test_a_plan_that_is_too_large_is_refused_with_the_figures(
     if refused is not None:
         assert refused.reason == "QuotaExceeded"
         assert said in refused.message
-        assert "by KafkaConnection kafka: reset fewer groups" in refused.message
+        assert "the quota of KafkaConnection kafka: it has " in refused.message
 
 
 def test_only_what_limits_a_plan_is_in_its_request() -> None:

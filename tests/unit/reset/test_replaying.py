@@ -69,4 +69,4 @@ def test_moving_the_group_on_has_a_time_of_its_own_and_says_so_when_that_is_over
     assert has_to_be_over_by(RUN) == BEGAN + timedelta(hours=1)
     assert "was not over within until.within" in why_overdue(RUN)
     assert has_to_be_over_by(ENDING) == NOW + ENDING_LIMIT
-    assert "had come to its end, and its group was not moved on" in why_overdue(ENDING)
+    assert "reached its end, but the operator did not move its group on" in why_overdue(ENDING)

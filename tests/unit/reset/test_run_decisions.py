@@ -637,13 +637,13 @@ def test_no_count_is_larger_than_an_api_server_takes() -> None:
     ("known", "status", "reason", "said"),
     [
         ({"begun": 3, "waiting": 0}, "True", "Reading", "3 partition(s) were read from their targets"),
-        ({"begun": None, "waiting": None}, "Unknown", "NotLookedAt", "Kafka did not tell"),
+        ({"begun": None, "waiting": None}, "Unknown", "NotLookedAt", "Kafka did not say"),
         (
             {"begun": 1, "waiting": 3, "unread": ("t-1 by billing at /10.0.0.7", "t-2, as the group is rebalancing")},
             "Unknown",
             "NotKnownYet",
-            "3 partition(s) were not known to be read from their targets: t-1 by billing at /10.0.0.7, t-2, as the "
-            "group is rebalancing and 1 more. Consumers",
+            "it was not yet known whether 3 partition(s) were read from their targets: t-1 by billing at /10.0.0.7, "
+            "t-2, as the group is rebalancing and 1 more. These",
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
@@ -710,7 +710,7 @@ def test_the_status_says_that_a_run_is_being_rolled_back() -> None:
 
     said = find_condition(decision.status.conditions, "Complete")
     assert said is not None
-    assert said.message == "reset one of group payments: Verifying, it is being rolled back: owners still go on"
+    assert said.message == "reset one of group payments is being rolled back (Verifying): owners still go on"
 
 
 @pytest.mark.parametrize("line", [None, WAITS_FOR_ITS_TURN])
@@ -826,7 +826,7 @@ def test_a_pause_is_not_taken_for_a_death_and_ends_by_the_time_that_was_written_
     assert (early.action, early.again_after_s) == (None, 300)
     assert condition(early, "Complete") == ("Unknown", "Applying")
     assert late.action == Launch(f"{DOCUMENT}-2")
-    assert lost.action == TakeOver(reasons.DEADLINE_EXCEEDED, "reset one passed its deadline: it was not over in time")
+    assert lost.action == TakeOver(reasons.DEADLINE_EXCEEDED, "reset one passed its deadline: it had not ended in time")
 
 
 def test_the_jobs_of_a_replay_that_ends_are_not_counted_as_deaths() -> None:
@@ -842,7 +842,7 @@ def test_the_jobs_of_a_replay_that_ends_are_not_counted_as_deaths() -> None:
 
     assert again.action == Launch(f"{DOCUMENT}-21")
     assert isinstance(over.action, TakeOver)
-    assert (over.action.reason, "was not moved on" in over.action.message) == (reasons.REPLAY_TIMED_OUT, True)
+    assert (over.action.reason, "did not move its group on" in over.action.message) == (reasons.REPLAY_TIMED_OUT, True)
 
 
 def test_the_jobs_of_waves_are_not_counted_as_deaths() -> None:

@@ -190,7 +190,7 @@ def test_a_wave_of_which_nobody_knows_who_reads_is_followed_by_none(
 
     assert result is not None
     assert (result.reason, world.begun) == ("RolloutStopped", [1])
-    assert "group payments-a was reset, and Kafka did not tell who reads from the targets" in result.message
+    assert "group payments-a was reset, but Kafka did not say who reads from the targets" in result.message
     assert world.there == ("ab" if policy is FailurePolicy.ISOLATE else "")
 
 
@@ -213,7 +213,7 @@ def test_pauses_that_end_after_the_deadline_are_refused_before_anything_is_chang
 
     assert result is not None
     assert (result.reason, world.there) == ("RolloutTooLong", "")
-    assert "3 waves with pauses of 1,800 s end after the deadline, of which 3,600 s are left" in result.message
+    assert "3 waves with pauses of 1,800 s would end after the deadline, which is in 3,600 s" in result.message
 
 
 # --- whoever dies -----------------------------------------------------------------------------------------------------

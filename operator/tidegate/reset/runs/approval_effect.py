@@ -70,13 +70,13 @@ def refusal_of(approval: Approval, requester: str | None, *, separate: bool) -> 
     if requester is None:
         return Refusal(
             REQUESTER_UNKNOWN,
-            "the approver has to be somebody else than the requester, and the reset does not say who asked for it: "
-            "ask for another one with spec.requester",
+            "the approver must not be the requester, but the reset does not say who asked for it: ask for another "
+            "reset with spec.requester",
         )
     if approval.approver == requester:
         return Refusal(
             APPROVER_IS_REQUESTER,
-            f"{requester} has asked for the reset, and the approver has to be somebody else",
+            f"{requester} asked for the reset, so somebody else has to approve it",
         )
     return None
 
@@ -106,7 +106,7 @@ def effect_of(approval: Approval, reset: ResetSeen | None, *, separate: bool) ->
     if reset is None:
         return ApprovalEffect(False, RESET_NOT_FOUND, f"there is no OffsetReset {name} in this namespace")
     if reset.status is None:
-        message = f"this version of Tidegate can't read the status of OffsetReset {name}: run the one that wrote it"
+        message = f"this version of Tidegate can't read the status of OffsetReset {name}: run the version that wrote it"
         return ApprovalEffect(None, UNREADABLE_STATUS, message)
     status = reset.status
     by = status.approval
@@ -115,16 +115,16 @@ def effect_of(approval: Approval, reset: ResetSeen | None, *, separate: bool) ->
         return ApprovalEffect(True, APPROVED, message, by.approved_at)
     if status.approved_digest is not None:
         who = f"by OffsetResetApproval {by.name} of {by.approver}" if by is not None else "by an annotation"
-        return ApprovalEffect(False, ALREADY_APPROVED, f"the plan of OffsetReset {name} was approved before, {who}")
+        return ApprovalEffect(False, ALREADY_APPROVED, f"the plan of OffsetReset {name} was already approved {who}")
     if reset.deleting or has_ended(status.phase):
         ended = "is being deleted" if reset.deleting or status.phase is None else f"has ended as {status.phase.value}"
-        return ApprovalEffect(False, RESET_ENDED, f"OffsetReset {name} {ended}: nothing is left to approve")
+        return ApprovalEffect(False, RESET_ENDED, f"OffsetReset {name} {ended}, so there is nothing left to approve")
     if reset.spec is None:
         return ApprovalEffect(
-            None, INVALID_SPEC, f"the spec of OffsetReset {name} can't be used, as its conditions say"
+            None, INVALID_SPEC, f"the spec of OffsetReset {name} can't be used: its conditions say why"
         )
     if reset.spec.approval is not ApprovalMode.MANUAL and status.phase is not ResetPhase.AWAITING_APPROVAL:
-        message = f"OffsetReset {name} does not wait for an approval: its spec.approval is not Manual"
+        message = f"OffsetReset {name} needs no approval, because its spec.approval is not Manual"
         return ApprovalEffect(False, APPROVAL_NOT_NEEDED, message)
     if status.phase is not ResetPhase.AWAITING_APPROVAL:
         message = (
@@ -138,8 +138,9 @@ def _of_waiting(approval: Approval, status: OffsetResetStatus, *, separate: bool
     """Of a reset whose plan waits to be approved."""
     if approval.plan != status.digest:
         message = (
-            f"it is of the plan {approval.plan}, and the plan of OffsetReset {approval.reset} that waits is "
-            f"{status.digest}: look at that one with tidegate plan, and create another OffsetResetApproval"
+            f"this approval names the plan {approval.plan}, but the plan of OffsetReset {approval.reset} that waits "
+            f"for approval is {status.digest}: look at that plan with tidegate plan, and create another "
+            "OffsetResetApproval"
         )
         return ApprovalEffect(False, OTHER_PLAN, message)
     refusal = refusal_of(approval, status.requester, separate=separate)
@@ -147,4 +148,6 @@ def _of_waiting(approval: Approval, status: OffsetResetStatus, *, separate: bool
         return ApprovalEffect(False, refusal.reason, refusal.message)
     said = find_condition(status.conditions, COMPLETE)
     waits = "" if said is None or said.reason == ResetPhase.AWAITING_APPROVAL else f": {said.message}"
-    return ApprovalEffect(None, TAKING_EFFECT, f"OffsetReset {approval.reset} is about to take it up{waits}")
+    return ApprovalEffect(
+        None, TAKING_EFFECT, f"this approval of OffsetReset {approval.reset} is about to take effect{waits}"
+    )

@@ -221,9 +221,9 @@ def _overdue(seen: Seen, run: Run) -> TakeOver | None:
     if began(run) is not None:
         return TakeOver(REPLAY_TIMED_OUT, why_overdue(run))
     if seen.behind is not None:
-        where = f"its plan was approved, and it could not go ahead ({seen.behind.message})"
+        where = f"its plan was approved, but the reset could not go ahead ({seen.behind.message})"
     else:
-        where = "its plan was not approved" if plan_awaits_approval(run) else "it was not over"
+        where = "its plan was not approved" if plan_awaits_approval(run) else "it had not ended"
     return TakeOver(DEADLINE_EXCEEDED, f"reset {run.request.run_id} passed its deadline: {where} in time")
 
 
@@ -247,7 +247,7 @@ def _supervise(draft: Draft, current: OffsetResetStatus, run: Run, runner: Runne
         if seen.now < until:
             return draft.decide(again_after_s=min(_WAITS_S, max(seen.tick_s, (until - seen.now).total_seconds())))
         if seen.withdrawn:
-            why = "its KafkaConnection may not be used from this namespace any more, so no other wave begins"
+            why = "the reset may no longer use its KafkaConnection from this namespace, so no other wave begins"
             return draft.decide(TakeOver(ROLLOUT_STOPPED, why), again_after_s=seen.tick_s)
         if tries < seen.max_launches and _backoff_left_s(seen, runner, tries) <= 0:
             return _launch(draft, number + 1, runner.engine)
@@ -270,7 +270,7 @@ def _supervise(draft: Draft, current: OffsetResetStatus, run: Run, runner: Runne
         detail = f" ({runner.status.message})" if runner.status.message else ""
         draft.moving(
             "JobRestarting",
-            f"the job of reset {seen.run_id} ended without a result{detail}; another one is started",
+            f"the job of reset {seen.run_id} ended without a result{detail}; the operator starts another one",
         )
         return draft.decide(again_after_s=wait_s)
     return _launch(draft, number + 1, runner.engine)

@@ -44,7 +44,7 @@ def foreign(draft: Draft, current: OffsetResetStatus | None) -> Decision:
     if current is None:
         draft.refuse(Refusal(FOREIGN_RUN, message))
         return draft.decide(again_after_s=QUEUE_LOOK_S)
-    message = f"{message}. What reset {draft.seen.run_id} had done is not known: look at the group's offsets"
+    message = f"{message}. Tidegate does not know what reset {draft.seen.run_id} had done: look at the group's offsets"
     return halted(draft, current, FOREIGN_RUN, message)
 
 
@@ -72,8 +72,8 @@ def left_closed(unhalted: str) -> str:
     if not unhalted:
         return ""
     return (
-        f". Its gates may still be closed ({unhalted}): the operator opens them as soon as Kafka lets it, and "
-        "tells so in an Event of the KafkaConnection"
+        f". Its gates may still be closed ({unhalted}): the operator opens them as soon as Kafka lets it, and then "
+        "says so in an Event of the KafkaConnection"
     )
 
 
@@ -95,7 +95,7 @@ def end_forged(draft: Draft, current: OffsetResetStatus | None, message: str) ->
     if current.application is None or (current.phase is ResetPhase.AWAITING_APPROVAL and not current.approved_digest):
         done = "Nothing was changed"
     else:
-        done = f"What reset {draft.seen.run_id} had done by then is not known: look at the group's offsets"
+        done = f"Tidegate does not know what reset {draft.seen.run_id} had done by then: look at the group's offsets"
     return end(draft, ResetPhase.FAILED, FORGED, f"{message}. {done}")
 
 
@@ -180,15 +180,15 @@ def leave(draft: Draft, since: datetime) -> Decision:
         return draft.decide(RemoveFinalizer(), again_after_s=0)
     if seen.abandoned:
         phase = current.phase or ResetPhase.PENDING
-        message = f"reset {seen.run_id} was abandoned in {phase.value}, as {ABANDON} asks"
+        message = f"reset {seen.run_id} was abandoned in phase {phase.value}, as {ABANDON} asks"
         return _give_up(draft, current, message)
     if seen.now > since + seen.deletion_limit:
         why = seen.trouble or "no answer"
-        message = f"reset {seen.run_id} could not be settled within {seen.deletion_limit}: {why}"
+        message = f"reset {seen.run_id} could not be ended within {seen.deletion_limit}: {why}"
         return _give_up(draft, current, message)
     if run is None or forged:
         return _unbelieved(draft, current, forged)
-    message = f"its resource was deleted while reset {draft.seen.run_id} was under way"
+    message = f"OffsetReset {draft.seen.run_id} was deleted before its run had ended"
     draft.moving(DELETED, message)
     return draft.decide(TakeOver(DELETED, message), again_after_s=seen.tick_s)
 
@@ -201,7 +201,7 @@ def _leave_newer(draft: Draft, current: OffsetResetStatus, since: datetime) -> D
         left_s = (since + seen.deletion_limit - seen.now).total_seconds()
         return replace(decision, again_after_s=min(decision.again_after_s, max(1.0, left_s)))
     why = f"as {ABANDON} asks" if seen.abandoned else f"after {seen.deletion_limit}"
-    return _give_up(draft, current, f"reset {seen.run_id} was given up {why}, unsettled: {seen.newer}")
+    return _give_up(draft, current, f"reset {seen.run_id} was given up without being rolled back, {why}: {seen.newer}")
 
 
 def _unbelieved(draft: Draft, current: OffsetResetStatus, forged: str) -> Decision:
@@ -234,8 +234,8 @@ def without_document(draft: Draft, current: OffsetResetStatus) -> Decision:
     seen = draft.seen
     if current.phase is not ResetPhase.PENDING:
         message = (
-            f"the ConfigMap {seen.run_document} of reset {seen.run_id} was removed while it was under way: what it has "
-            "done is not known. Look at the group's offsets"
+            f"the ConfigMap {seen.run_document} of reset {seen.run_id} was removed before the run had ended, so "
+            "Tidegate does not know what the run has done: look at the group's offsets"
         )
         return halted(draft, current, RUN_LOST, message)
     if seen.spec is not None and current.started_at is not None and _late(seen, current, seen.spec):
@@ -248,12 +248,14 @@ def without_document(draft: Draft, current: OffsetResetStatus) -> Decision:
         return end(draft, ResetPhase.FAILED, refusal.reason, f"{refusal.message}. Nothing was changed")
     if start is None or start.request is None:
         why = start and (start.refusal or start.waits_for)
-        reason, message = (why.reason, why.message) if why else (WAITING_FOR_CONNECTION, "waits for its connection")
+        reason, message = (
+            (why.reason, why.message) if why else (WAITING_FOR_CONNECTION, "this reset waits for its KafkaConnection")
+        )
         draft.moving(reason, message)
         draft.complete_is(None, reason, message)
         return draft.decide(again_after_s=seen.tick_s)
     if seen.trouble:
-        message = f"reset {seen.run_id} could not begin yet, and is tried again: {seen.trouble}"
+        message = f"reset {seen.run_id} could not begin yet: {seen.trouble}. This is retried"
         draft.moving(WAITING_FOR_CONNECTION, message)
         draft.complete_is(None, WAITING_FOR_CONNECTION, message)
     if not seen.has_finalizer:

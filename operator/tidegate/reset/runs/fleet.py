@@ -71,9 +71,9 @@ def roster_of(request: RunRequest, there: Collection[str], at: datetime) -> Rost
     groups = tuple(sorted(wanted - own - forbidden - source))
     notes = []
     if forbidden:
-        notes.append(f"Left out, the connection does not allow {_count(forbidden)}: {listed(sorted(forbidden))}")
+        notes.append(f"Left out {_count(forbidden)} that the connection does not allow: {listed(sorted(forbidden))}")
     if source:
-        notes.append(f"Left out, where the others are sent to: {listed(sorted(source))}")
+        notes.append(f"Left out, because the other groups are reset to its offsets: {listed(sorted(source))}")
     if not groups:
         patterns = ", ".join(fleet.patterns)
         detail = "".join(f". {note}" for note in notes)
@@ -81,7 +81,7 @@ def roster_of(request: RunRequest, there: Collection[str], at: datetime) -> Rost
     if len(groups) > MAX_GROUPS:
         raise PlanRefused(
             TOO_MANY_GROUPS,
-            f"spec.groups: {len(groups):,} groups match and a fleet has at most {MAX_GROUPS:,}: use narrower patterns "
+            f"spec.groups: {len(groups):,} groups match, but a fleet has at most {MAX_GROUPS:,}: use narrower patterns "
             "in several policies",
         )
     return Roster(at, groups, tuple(notes))
@@ -143,10 +143,10 @@ def refused_fleet(request: RunRequest, plan: FleetPlan, now: datetime) -> PlanRe
         return too_large(size_of(plan), request.limits) or _too_long(request, plan, now)
     names = listed([g.group_id for g in refused])
     first = refused[0]
-    way_out = " or let failurePolicy be Isolate" if plan.planned else ""
+    way_out = ", or set failurePolicy to Isolate" if plan.planned else ""
     return PlanRefused(
         GROUPS_REFUSED,
-        f"{len(refused):,} of {len(plan.groups):,} groups cannot be reset ({names}); {first.group_id}: "
+        f"{len(refused):,} of {len(plan.groups):,} groups cannot be reset ({names}). Group {first.group_id}: "
         f"{first.message}. Leave them out of spec.groups{way_out}",
     )
 
@@ -158,8 +158,8 @@ def _too_long(request: RunRequest, plan: FleetPlan, now: datetime) -> PlanRefuse
     number, pause_s = len(waves_of(waves, plan.planned)), waves.pause.total_seconds()
     return PlanRefused(
         ROLLOUT_TOO_LONG,
-        f"spec.rollout: {number:,} waves with pauses of {pause_s:,.0f} s end after the deadline, of which "
-        f"{max(0.0, (deadline - now).total_seconds()):,.0f} s are left: let deadline be longer, waveSize larger, or "
+        f"spec.rollout: {number:,} waves with pauses of {pause_s:,.0f} s would end after the deadline, "
+        f"which is in {max(0.0, (deadline - now).total_seconds()):,.0f} s: make deadline longer, waveSize larger, or "
         "pause shorter",
     )
 
@@ -319,7 +319,7 @@ def _outcome(fleet: Run, groups: Mapping[str, Run], now: datetime) -> RunResult:
         f"{counted.reset:,} of {total:,} groups reset",
         *([f"{refused:,} without a plan"] if refused else ()),
         *([f"{counted.failed:,} failed ({listed([t.group_id for t in counted.troubles])})"] if counted.failed else ()),
-        *([f"{counted.put_back:,} put back or not begun"] if counted.put_back else ()),
+        *([f"{counted.put_back:,} rolled back or not begun"] if counted.put_back else ()),
         *([f"{counted.not_begun:,} not begun"] if counted.not_begun else ()),
     ]
     message = ". ".join([*([said] if said else ()), ", ".join(numbers)])
@@ -347,7 +347,7 @@ def _verdict(fleet: Run, groups: Mapping[str, Run], counted: FleetCounts) -> tup
         return (
             ResetPhase.FAILED,
             NOT_PUT_BACK,
-            f"Not put back: {listed(lost)}; group {lost[0]}: {_message(groups[lost[0]])}",
+            f"Not rolled back: {listed(lost)}. Group {lost[0]}: {_message(groups[lost[0]])}",
         )
     put_back = put_back_by(fleet)
     if put_back is not None and not is_kept(fleet):

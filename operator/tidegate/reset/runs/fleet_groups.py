@@ -76,7 +76,7 @@ def apply_group(store: RunStore, kafka: Kafka, clock: Clock, *, hold: bool, tuni
         raise ValueError("a replay that ends is of one group")
     succeeded = result.phase is ResetPhase.SUCCEEDED
     if hold and succeeded:
-        message = "it waits for the other groups of its fleet"
+        message = "the group waits for the other groups of its fleet"
         line = Progress(ResetPhase.RESUMING, clock.now(), attempt, way=result.way, message=message, held=result)
         store.append(line, attempt=attempt)
     else:

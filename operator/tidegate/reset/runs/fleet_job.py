@@ -131,7 +131,7 @@ def _go_on(store: RunStore, attempt: int, parts: Parts) -> RunResult | None:
                 intent = Progress(ResetPhase.VERIFYING, clock.now(), attempt, message=message, putting_back=reason)
                 store.append(intent, attempt=attempt)
             case Keep():
-                message = "every group stands at its targets"
+                message = "every group has its targets"
                 store.append(Progress(ResetPhase.RESUMING, clock.now(), attempt, message=message), attempt=attempt)
             case Settle(groups=names, reason=reason, message=message):
                 parts.resets.settle({g: opened[g] for g in names}, teller, reason, message)
@@ -187,7 +187,7 @@ class _Teller:
     def check(self) -> None:
         newest = self._store.load().attempt
         if newest != self._attempt:
-            raise StaleAttempt(f"attempt {self._attempt} of a fleet's run was followed by attempt {newest}")
+            raise StaleAttempt(f"attempt {newest} has taken over from attempt {self._attempt} of a fleet's run")
 
     def ended(self, succeeded: bool) -> None:
         with self._lock:

@@ -70,7 +70,7 @@ def _planned(request: RunRequest, roster: Roster, attempt: int, parts: Parts, te
         store = parts.open_group(wanted.run_uid, NoBinding())
         there = store.create(wanted)
         if there.request != wanted or (there.plan is not None and attempt == 1):
-            raise ForgedRun(f"{store.location} is of none of this fleet's jobs: see who wrote it")
+            raise ForgedRun(f"{store.location} was not written by a job of this fleet: find out who wrote it")
         if there.plan is not None:
             found[group_id] = group_plan(there.plan, there.digest)
         else:

@@ -212,7 +212,7 @@ class DirectRunner:
     def _note_end(self, launch: Launch, done: Future[RunResult | None]) -> None:
         error = None if done.cancelled() else done.exception()
         if isinstance(error, StaleAttempt | Stopped | ForeignRun | ForgedRun):
-            _log.info("job %s stopped: %s", launch.name, error or "it was told to")
+            _log.info("job %s stopped: %s", launch.name, error or "the operator stopped it")
         elif isinstance(error, StoreUnavailable) and not self._is_our_turn():
             _log.info("job %s stopped: %s", launch.name, error)
         elif error is not None:
@@ -222,13 +222,13 @@ class DirectRunner:
 
 def _why(done: Future[RunResult | None]) -> str:
     if done.cancelled():
-        return "it was told to stop"
+        return "the operator stopped it"
     error = done.exception()
     match error:
         case None:
             return ""
         case Stopped():
-            return "it was told to stop"
+            return "the operator stopped it"
         case ForgedRun():
             return str(error)
         case _:

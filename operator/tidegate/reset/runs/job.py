@@ -217,7 +217,9 @@ def halt(kafka: Kafka, clock: Clock, run_uid: str, runs: Mapping[str, str]) -> N
     the job's transaction. Raises ``KafkaFailure``: then it has to be done again.
     """
     for group_id, uid in runs.items():
-        claim = GroupClaim(kafka, Pace(clock, Tuning(), None), group_id, uid, "a run that is ended", lambda _: None)
+        claim = GroupClaim(
+            kafka, Pace(clock, Tuning(), None), group_id, uid, "a run that the operator is ending", lambda _: None
+        )
         if claim.take_now():
             with closing(kafka.writer(group_id, transaction_timeout_s=_HALT_TRANSACTION_S)) as writer:
                 writer.fence()

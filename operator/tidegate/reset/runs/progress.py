@@ -37,7 +37,7 @@ from tidegate.resources.reset import (
 _WAVES_TOLD: Final = 20
 
 ANNOTATION_SAYS: Final = (
-    f"The annotation {APPROVE} approves nothing any more: create an OffsetResetApproval instead, and remove it"
+    f"The annotation {APPROVE} no longer approves anything: remove it, and create an OffsetResetApproval instead"
 )
 
 
@@ -133,7 +133,7 @@ def _progress_message(run: Run, phase: ResetPhase) -> str:
             waves = next((line.message for line in reversed(run.journal) if line.wave and line.message), "")
             back = next((line for line in run.journal if line.putting_back not in ("", RETURNED, CONTINUED)), None)
             if back is not None:
-                return f"reset {run_id} of {whose}: {phase.value}, it is being rolled back: {back.message}"
+                return f"reset {run_id} of {whose} is being rolled back ({phase.value}): {back.message}"
             return f"reset {run_id} of {whose}: {phase.value} ({_effect(plan)}){f'; {waves}' if waves else ''}"
 
 
@@ -225,15 +225,15 @@ def tell_reading(draft: Draft, request: RunRequest, result: RunResult) -> None:
     """Whether its consumers read from the targets, as far as that was known at its end: nobody looks afterwards."""
     of = f"when reset {request.run_id} of {_whose(request)} ended"
     if result.begun is None or result.waiting is None:
-        draft.read_is(None, NOT_LOOKED_AT, f"{of}, Kafka did not tell which partitions were read from their targets")
+        draft.read_is(None, NOT_LOOKED_AT, f"{of}, Kafka did not say which partitions were read from their targets")
     elif result.waiting:
         more = result.waiting - len(result.unread)
         named = f": {', '.join(result.unread)}{f' and {more:,} more' if more else ''}" if result.unread else ""
         draft.read_is(
             None,
             NOT_KNOWN_YET,
-            f"{of}, {result.waiting:,} partition(s) were not known to be read from their targets{named}. Consumers "
-            "that commit rarely, have stopped polling, or are held by a pause are among them",
+            f"{of}, it was not yet known whether {result.waiting:,} partition(s) were read from their targets{named}. "
+            "These include partitions whose consumers commit rarely, have stopped polling, or are held by a pause",
         )
     else:
         draft.read_is(

@@ -118,17 +118,19 @@ def _why(
 ) -> str:
     names = sorted(claim.holder for claim in running)
     more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    run = f"{', '.join(names[:_NAMED])}{more} run" if names else "none runs yet"
+    who = f" ({', '.join(names[:_NAMED])}{more})" if names else ""
     if full == "concurrentResets":
         what = "reset(s) that undo others" if mine.undoes else "reset(s)"
-        limit, now = f"{quota.concurrent_resets:,} {what}", f"{len(names):,} ({run})"
+        run = f"{len(names):,} {'is' if len(names) == 1 else 'are'} running" if names else "none is running yet"
+        limit, now = f"{quota.concurrent_resets:,} {what}", f"{run}{who}"
     else:
         needed = _partitions(mine, quota)
         least = "" if mine.partitions is not None else "up to "
-        limit = f"{quota.concurrent_partitions:,} partition(s) in resets that run"
-        now = f"up to {taken:,} are ({run}), and it needs {least}{needed:,}"
-    waiting = f"; {older:,} older one(s) wait, too" if older else ""
-    return f"KafkaConnection {connection} allows {limit} at once ({PATH}.{full}), and {now}{waiting}: this one waits"
+        limit = f"{quota.concurrent_partitions:,} partition(s) in running resets"
+        use = f"up to {taken:,} are in use" if names else "none is in use yet"
+        now = f"{use}{who}, and this reset needs {least}{needed:,}"
+    waiting = f"; {older:,} older reset(s) are also waiting" if older else ""
+    return f"KafkaConnection {connection} allows {limit} at once ({PATH}.{full}): {now}{waiting}. This reset waits"
 
 
 # --- plans ------------------------------------------------------------------------------------------------------------
@@ -166,11 +168,11 @@ def too_large(size: Size, limits: PlanLimits | None) -> PlanRefused | None:
         return None
     return PlanRefused(
         QUOTA_EXCEEDED,
-        f"the plan has {' and '.join(beyond)}, by KafkaConnection {limits.set_by}: reset fewer groups, topics or "
-        "partitions at a time, or to a later offset, or ask whoever owns the connection for more",
+        f"the plan exceeds the quota of KafkaConnection {limits.set_by}: it has {' and '.join(beyond)}. Reset fewer "
+        "groups, topics or partitions at a time, or to a later offset, or ask whoever owns the connection for more",
     )
 
 
 def _beyond(planned: int, allowed: int | None, what: str, field: str) -> Iterator[str]:
     if allowed is not None and planned > allowed:
-        yield f"{planned:,} {what}, and {allowed:,} are allowed ({PATH}.{field})"
+        yield f"{planned:,} {what} instead of at most {allowed:,} ({PATH}.{field})"

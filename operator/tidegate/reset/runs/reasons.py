@@ -9,7 +9,7 @@ from tidegate.kube import unreadable
 FINALIZER: Final = "tidegate.io/reset-under-way"
 
 APPROVE: Final = "tidegate.io/approve"
-"""The annotation by which an earlier version was told of an approval: it approves nothing any more."""
+"""The annotation by which an earlier version was told of an approval: it no longer approves anything."""
 
 ANNOTATION_APPROVES_NOTHING: Final = "AnnotationApprovesNothing"
 

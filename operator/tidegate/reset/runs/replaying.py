@@ -53,8 +53,8 @@ def why_overdue(run: Run) -> str:
         return f"the replay of reset {run.request.run_id} was not over within until.within"
     minutes = ENDING_LIMIT // timedelta(minutes=1)
     return (
-        f"the replay of reset {run.request.run_id} had come to its end, and its group was not moved on from there "
-        f"within {minutes} minutes"
+        f"the replay of reset {run.request.run_id} reached its end, but the operator did not move its group on from "
+        f"there within {minutes} minutes"
     )
 
 

@@ -128,8 +128,8 @@ def cluster_target(cluster: ClusterTarget, connection: Connection, allowed_topic
 def undo_not_found(run_id: str) -> Refusal:
     return Refusal(
         UNDO_RUN_NOT_FOUND,
-        f"spec.to.undo: no run {run_id} is stored that could be undone: name an OffsetReset of this namespace that is "
-        "there, or was deleted not too long ago",
+        f"spec.to.undo: there is no stored run {run_id} to undo: name an OffsetReset of this namespace that exists, or "
+        "was deleted not too long ago",
     )
 
 
@@ -139,9 +139,9 @@ def undo_target(run_id: str, run: Run | None) -> Target | Refusal:
         return undo_not_found(run_id)
     if run.result is None or not (run.result.phase is ResetPhase.SUCCEEDED or run.result.reason == NOT_PUT_BACK):
         ended = "has not ended" if run.result is None else f"ended as {run.result.phase}"
-        return Refusal(NOTHING_TO_UNDO, f"spec.to.undo: run {run_id} {ended}: it has left no offset changed")
+        return Refusal(NOTHING_TO_UNDO, f"spec.to.undo: run {run_id} {ended}, so it has left no offset changed")
     if run.result.reason == RETURNED:
-        why = f"spec.to.undo: run {run_id} has returned the group to where it was before: there is nothing to undo"
+        why = f"spec.to.undo: run {run_id} has returned the group to where it was before, so there is nothing to undo"
         return Refusal(NOTHING_TO_UNDO, why)
     # The result's, not the first intent's: owners that let go committed once more, and that is where they stood.
     before = run.result.before

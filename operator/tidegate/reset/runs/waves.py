@@ -142,7 +142,7 @@ def trouble(order: Sequence[Sequence[str]], ends: Mapping[str, RunResult]) -> st
                 return f"{of} {name}: {end.message}"
         unknown = [name for name, end in ended if end.waiting is None and end.phase is ResetPhase.SUCCEEDED]
         if unknown and len(ended) == len(wave):
-            return f"{of} {unknown[0]} was reset, and Kafka did not tell who reads from the targets"
+            return f"{of} {unknown[0]} was reset, but Kafka did not say who reads from the targets"
     return None
 
 
