@@ -120,9 +120,9 @@ class BackupReconciler:
         name = spec.connection_ref.name
         live = self._parts.live.used_from(namespace_of(body), (namespace_of(body), name))
         if live is None:
-            why = f"there is no usable KafkaConnection {name} in this namespace: it waits for it"
+            why = f"there is no usable KafkaConnection {name} in this namespace: waiting for it"
         elif live.trouble is not None:
-            why = f"KafkaConnection {name} is not ready ({live.trouble[0]}): it waits for it"
+            why = f"KafkaConnection {name} is not ready ({live.trouble[0]}): waiting for it"
         if live is None or live.trouble is not None:
             self._measure(body, spec, before.status.last)
             return _Outcome(waiting(before, spec, why), _ACTIVE_S)
