@@ -62,9 +62,9 @@ def _check(live: Live, topic: AuditTopic, is_frozen: Callable[[Live], bool]) -> 
     creates nothing."""
     frozen = is_frozen(live)
     without = (
-        "resets are refused until then, because spec.audit.required is true"
+        "until then resets are refused, because spec.audit.required is true"
         if topic.required
-        else "changes of offsets go unrecorded until then"
+        else "until then changes of offsets are not recorded"
     )
     try:
         if live.observes or frozen:
@@ -74,7 +74,7 @@ def _check(live: Live, topic: AuditTopic, is_frozen: Callable[[Live], bool]) -> 
         return TopicsChecked(False, NOT_AUTHORIZED, f"{failure}; {without}")
     except Refused as failure:
         if frozen:
-            later = "it is created once the connection is no longer frozen"
+            later = "the operator creates it once the connection is no longer frozen"
             return TopicsChecked(False, FROZEN, f"{failure}; {later}; {without}")
         return TopicsChecked(False, REFUSED, f"{failure}; {without}")
     if found:

@@ -175,7 +175,7 @@ class Attempts:
             if self._parts.runner is not None and not await self._stopped(memory, document):
                 return False
         except (RunnerFailure, TimeoutError) as failure:
-            _log.warning("%s: %s; again soon", label_of(body), failure)
+            _log.warning("%s: %s; retrying soon", label_of(body), failure)
             return False
         document = await self._read(body, memory)
         if document.is_under_way:

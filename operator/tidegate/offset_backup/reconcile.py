@@ -143,7 +143,7 @@ class BackupReconciler:
         except (RunnerFailure, TimeoutError) as failure:
             if str(failure) != memory.trouble:
                 memory.trouble = str(failure)
-                _log.warning("%s: %s; again soon", label_of(body), failure)
+                _log.warning("%s: %s; retrying soon", label_of(body), failure)
             return self._said(view, before, memory, wanted, again_after_s=_TROUBLED_S)
 
     async def _kept(self, view: View, before: Before, memory: Memory, wanted: Order) -> _Outcome:

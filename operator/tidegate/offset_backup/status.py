@@ -205,8 +205,8 @@ def _trouble(standing: BackupStanding) -> str:
     failed = document.result is not None and document.result.backup is None and not document.result.withdrawn
     if not failed or document.result is None:
         return ""
-    again = f". The next attempt is at {format_timestamp(standing.next)}" if standing.next is not None else ""
-    return f"{_failed(document)}: {document.result.failure}{again}"
+    again = f" (the next attempt is at {format_timestamp(standing.next)})" if standing.next is not None else ""
+    return f"{_failed(document)}{again}: {document.result.failure}"
 
 
 def _failed(document: Document) -> str:

@@ -328,7 +328,7 @@ def test_a_job_that_dies_is_stopped_and_made_again_later_and_its_end_is_said(wor
     assert world.attempts() == ["1"]
     assert world.last.failures == 1
     assert world.condition.message.endswith(
-        "The backup due at 2026-11-20T12:00:00Z has failed: out of memory. The next attempt is at 2026-11-20T12:01:30Z"
+        "The backup due at 2026-11-20T12:00:00Z has failed (the next attempt is at 2026-11-20T12:01:30Z): out of memory"
     )
     world.restart()
     for minute, failures in ((1, 2), (2, 3), (4, 4)):
