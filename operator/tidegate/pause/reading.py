@@ -318,5 +318,5 @@ def _group(snapshot: Snapshot, group_id: str) -> Group:
 def _held_back(live: Live) -> Refusal | None:
     """Why a pause that holds nothing yet may not begin."""
     if live.observes:
-        return Refusal(OBSERVING, f"{observes(live.label)}: nothing is paused")
+        return Refusal(OBSERVING, f"{observes(live.label)}. This pause does not begin")
     return frozen(live)

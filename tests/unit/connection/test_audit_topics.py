@@ -57,7 +57,8 @@ def test_the_topic_is_made_and_who_acts_through_the_connection_knows_it(world: W
     [(NotAuthorized("allow the principal Write"), "NotAuthorized"), (Refused("bad replication"), "RefusedByKafka")],
 )
 @pytest.mark.parametrize(
-    ("required", "without"), [(True, "until then resets are refused"), (False, "until then changes of offsets are not")]
+    ("required", "without"),
+    [(True, "until this is resolved, resets are refused"), (False, "changes of offsets are not recorded")],
 )
 def test_what_prevents_it_is_said_with_what_follows_and_looked_at_again(
     failure: KafkaFailure, reason: str, required: bool, without: str, world: World
