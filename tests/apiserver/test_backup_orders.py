@@ -48,7 +48,7 @@ def test_a_result_is_stored_once_beside_its_order(store: OrderStore, resources: 
     store.finish(digest(ORDER), MADE)
     assert stored(resources) == Document(ORDER, Asked(1, NOON), MADE)
     for call in (lambda: store.order(digest(ORDER)), lambda: store.finish(digest(ORDER), replace(MADE, failure="x"))):
-        with pytest.raises(StaleAttempt, match="has the result of this order already"):
+        with pytest.raises(StaleAttempt, match="already has the result of this order"):
             call()
 
 
@@ -77,7 +77,7 @@ def test_nothing_but_the_order_of_the_launch_is_obeyed(store: OrderStore, resour
     with pytest.raises(StaleAttempt, match="another order than this job was started with"):
         store.order(digest(ORDER))
     change(resources, **{"order.json": "{}"})
-    with pytest.raises(OrderFailure, match="is no backup's document"):
+    with pytest.raises(OrderFailure, match="is not a backup's document"):
         store.order(digest(ORDER))
     resources.core.delete_namespaced_config_map("p", resources.namespace)
     with pytest.raises(RunNotFound, match="there is no ConfigMap"):

@@ -580,7 +580,7 @@ def _backups() -> Iterator[Written]:
     yield row("backup_taken", taken, current, "Healthy")
     yield row("backup_late", stands(newest, _NOW + timedelta(hours=3)), in_progress, "Degraded")
     yield row("groups_unread", stands(unread), in_progress, "Degraded")
-    away = "KafkaConnection prod is not ready (KafkaUnavailable): it waits for it"
+    away = "KafkaConnection prod is not ready (KafkaUnavailable): waiting for it"
     waiting = backup.waiting(before(taken), spec, away).status
     yield Written("waiting_for_connection", _BACKUP.body(waiting), in_progress, "Progressing")
     not_allowed = Refusal(
@@ -624,7 +624,7 @@ def _mirrors() -> Iterator[Written]:
     yield row("seeding", stands(replace(same, offset=40, copied_at_s=None)), in_progress, "Progressing")
     yield row("drifted", stands(replace(same, stopped=drift, drifted=True)), failed, "Degraded")
     yield row("stopped", stands(replace(same, stopped="the target refuses: 10")), failed, "Degraded")
-    away = "KafkaConnection new is not ready (KafkaUnavailable): it waits for it"
+    away = "KafkaConnection new is not ready (KafkaUnavailable): waiting for it"
     known = replace(before, status=in_sync)
     yield row("waiting_for_connection", mirror.waiting(known, away).status, in_progress, "Progressing")
     same_cluster = Refusal(mirror.SAME_CLUSTER, "KafkaConnections old and new reach the same cluster, c")

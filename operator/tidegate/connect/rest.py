@@ -170,7 +170,7 @@ def _tls(cluster: ConnectCluster) -> ssl.SSLContext:
 
 def _replaced(cluster: ConnectCluster) -> ConnectUnavailable:
     """Its Secrets change, and with them the files that they are in."""
-    return ConnectUnavailable(f"the Secrets of Connect cluster {cluster.name} are just being replaced")
+    return ConnectUnavailable(f"the Secrets of Connect cluster {cluster.name} are being replaced")
 
 
 def _login(cluster: ConnectCluster) -> dict[str, str]:
@@ -191,7 +191,7 @@ def _unexpected(cluster: ConnectCluster, code: int) -> ConnectUnavailable | Conn
     if code in _TRY_AGAIN or code >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return ConnectUnavailable(f"{where} can't answer now (HTTP status {code})")
     if code == HTTPStatus.NOT_FOUND:
-        return ConnectUnavailable(f"{where} answers 404, and not as a worker does that has started: look at the url")
+        return ConnectUnavailable(f"{where} answers 404, but not as a worker that has started does: look at the url")
     if code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         advice = "look at authentication of spec.connect in the KafkaConnection, and at what that user may do"
         return ConnectRefused(f"{where} refuses Tidegate (HTTP status {code}): {advice}")
@@ -200,6 +200,6 @@ def _unexpected(cluster: ConnectCluster, code: int) -> ConnectUnavailable | Conn
 
 def _unreadable(cluster: ConnectCluster) -> ConnectRefused:
     return ConnectRefused(
-        f"what answers at {cluster.url} for Connect cluster {cluster.name} is no Connect worker: look at the url of "
+        f"what answers at {cluster.url} for Connect cluster {cluster.name} is not a Connect worker: look at the url of "
         "spec.connect"
     )

@@ -62,21 +62,21 @@ def _check(live: Live, topic: AuditTopic, is_frozen: Callable[[Live], bool]) -> 
     creates nothing."""
     frozen = is_frozen(live)
     without = (
-        "resets are refused until then, because spec.audit.required is true"
+        "resets are refused, because spec.audit.required is true"
         if topic.required
-        else "changes of offsets go unrecorded until then"
+        else "changes of offsets are not recorded"
     )
     try:
         if live.observes or frozen:
             live.kafka.audit.check_writable(topic.name)
         found = live.kafka.audit.ensure(topic) if not live.observes else ()
     except NotAuthorized as failure:
-        return TopicsChecked(False, NOT_AUTHORIZED, f"{failure}; {without}")
+        return TopicsChecked(False, NOT_AUTHORIZED, f"{failure}; until this is resolved, {without}")
     except Refused as failure:
         if frozen:
-            later = "it is created once the connection is no longer frozen"
-            return TopicsChecked(False, FROZEN, f"{failure}; {later}; {without}")
-        return TopicsChecked(False, REFUSED, f"{failure}; {without}")
+            later = "the operator creates it once the connection is no longer frozen"
+            return TopicsChecked(False, FROZEN, f"{failure}; {later}; until then, {without}")
+        return TopicsChecked(False, REFUSED, f"{failure}; until this is resolved, {without}")
     if found:
         return TopicsChecked(False, WRONG_SETTINGS, f"changes are recorded, but {'; '.join(found)}")
     return TopicsChecked(True, USABLE, f"changes of offsets are recorded in topic {topic.name}")

@@ -30,7 +30,7 @@ class ConnectionFiles:
             root.mkdir(mode=0o700, parents=True, exist_ok=True)
             found = root.lstat()
             if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-                raise FilesFailure(f"{root} is not a folder of this user's own: set TIDEGATE_RUNTIME_DIRECTORY")
+                raise FilesFailure(f"{root} is not a folder that this user owns: set TIDEGATE_RUNTIME_DIRECTORY")
             root.chmod(0o700)
             for left in root.iterdir():
                 _remove(left)

@@ -44,7 +44,7 @@ class FirstLooks:
             async with asyncio.timeout(self._limit_s):
                 await self._of(uid).wait()
         except TimeoutError:
-            _log.info("%s: its connection %s was not looked at within %.0f s", label_of(body), named[1], self._limit_s)
+            _log.info("%s: did not get to look at connection %s within %.0f s", label_of(body), named[1], self._limit_s)
 
     def _of(self, uid: str) -> asyncio.Event:
         return self._looked.setdefault(uid, asyncio.Event())

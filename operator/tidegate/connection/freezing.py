@@ -20,7 +20,7 @@ from tidegate.resources.timestamps import format_timestamp
 
 T = TypeVar("T")
 
-NOTHING_NEW: Final = "Nothing new begins; what has begun goes on"
+NOTHING_NEW: Final = "Nothing new begins; what has begun continues"
 
 
 class FrozenMeanwhile(Exception):
@@ -32,7 +32,7 @@ def begin(is_frozen: Callable[[Live], bool], live: Live, start: Callable[[], T])
     connection until then was, or will be, told that nothing new begins. ``is_frozen``: ``LiveConnections.is_frozen``.
     Raises ``FrozenMeanwhile``, and what ``start`` raises."""
     if is_frozen(live):
-        raise FrozenMeanwhile(f"KafkaConnection {live.label} was frozen meanwhile")
+        raise FrozenMeanwhile(f"KafkaConnection {live.label} has been frozen in the meantime")
     return start()
 
 

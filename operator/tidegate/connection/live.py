@@ -43,7 +43,7 @@ class Live:
     observes: bool = False
     frozen: str = ""
     cluster_id: str = ""
-    trouble: tuple[str, str] | None = ("Connecting", "the cluster was not reached yet")
+    trouble: tuple[str, str] | None = ("Connecting", "the operator has not reached the cluster yet")
     topics: TopicsChecked | None = None
     audit: AuditTopic | None = None
     """Where changes of offsets are recorded; ``None``: nowhere."""
@@ -117,7 +117,8 @@ class LiveConnections:
         used, live = self.used_by(body), self._live.get(connection_named(body))
         if used is not None or live is None:
             return used
-        beneath = ReadOnlyKafka(live.finishing, live.name, f"KafkaConnection {live.name} is not for this namespace")
+        why = f"KafkaConnection {live.name} may not be used from this namespace"
+        beneath = ReadOnlyKafka(live.finishing, live.name, why)
         allow = nothing(live.allow)
         return replace(live, kafka=beneath, allow=allow, user=namespace_of(body), withdrawn=True)
 

@@ -180,7 +180,7 @@ class Observer:
     def _of(self, connection_uid: str) -> Watched:
         watched = self._watched.get(connection_uid)
         if watched is None:
-            raise NotLookedAt("the connection is not open, or was closed while it was looked at")
+            raise NotLookedAt("the connection is not open, or was closed while the operator looked at it")
         return watched
 
     async def _look(self, watched: Watched) -> Snapshot:

@@ -314,7 +314,7 @@ class ConnectionReconciler:
         )
         parts.observer.connect(uid, label_of(body), kafka, kafka.control)
         parts.changed(namespace, name)
-        _log.info("%s/%s: %s", namespace, name, "opened" if open_now is None else "opened anew: it has changed")
+        _log.info("%s/%s: %s", namespace, name, "opened" if open_now is None else "reopened: it has changed")
         if open_now is not None:
             if open_now.uid != uid:
                 parts.observer.disconnect(open_now.uid)

@@ -34,8 +34,8 @@ def sharing(live: Live, others: Iterable[Live]) -> Said:
             SHARED_ACK_TOPIC,
             True,
             OTHER_CONNECTIONS,
-            f"KafkaConnections of {len(same)} other namespace(s) name a cluster with this id and ack topic {topic} "
-            "as well: whoever may write it can acknowledge a pause in another's name. If these tenants do not trust "
+            f"KafkaConnections of {len(same)} other namespace(s) also use ack topic {topic} of a cluster with this id: "
+            "whoever may write to it can acknowledge a pause in another's name. If these tenants do not trust "
             "each other, give each connection a spec.controlTopic.ackTopic of its own",
         )
     if listed:
@@ -44,7 +44,8 @@ def sharing(live: Live, others: Iterable[Live]) -> Said:
             True,
             ALLOWED_NAMESPACES,
             f"spec.allow.namespaces lets {len(listed)} other namespace(s) use this connection, and so its ack topic "
-            f"{topic}: a consumer of one may acknowledge a pause in the name of another's. Namespaces that do not "
-            "trust each other that far need connections with a spec.controlTopic.ackTopic each",
+            f"{topic}: a consumer of one namespace may acknowledge a pause in the name of a consumer of another. If "
+            "these namespaces do not trust each other that far, give each a connection with a "
+            "spec.controlTopic.ackTopic of its own",
         )
     return Said(SHARED_ACK_TOPIC, None)

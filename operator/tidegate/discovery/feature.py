@@ -71,7 +71,7 @@ def _refusal(policy: PolicyView) -> KubeEvent:
     return KubeEvent(
         EventType.WARNING,
         GROUP_NOT_SUPPORTED,
-        f"group {group} is of Kafka Streams or a share group: its new partitions are given no start; remove "
+        f"group {group} belongs to Kafka Streams or is a share group, so its new partitions get no start: remove "
         "spec.discovery and spec.latest",
         f"{GROUP_NOT_SUPPORTED}/{policy.body['metadata'].get('generation')}",
     )
@@ -116,7 +116,7 @@ class DiscoveryFeature:
         guard = watch.guards.get(policy.key)
         if guard is None or guard.wish != wish:
             if topics is None:
-                raise NotLookedAt("what there was before the policy is not known: somebody else has just let go of it")
+                raise NotLookedAt("what existed before the policy is not known: its discovery was just stopped")
             guard = self._guard(watch, wish, policy, topics, remembered)
             watch.guarded()
         guard.resetting, guard.has_news = policy.resetting, False
@@ -167,7 +167,7 @@ class DiscoveryFeature:
         try:
             ours = decode(document) if document is not None else None
         except ValueError as error:
-            _log.warning("%s: %s; what is there now counts as old", label_of(policy.body), error)
+            _log.warning("%s: %s; the partitions that exist now count as old", label_of(policy.body), error)
         if status is None or (document is not None and not status.topics):
             known = ours or Remembered()
         else:

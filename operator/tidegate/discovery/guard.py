@@ -226,15 +226,17 @@ class Guard:
         self.newest.extendleft(seen[p] for p in sorted(new))
         where = {
             NewPartitions.EARLIEST: "begins them at their start",
-            NewPartitions.LATEST: "begins them where its consumers say (newPartitions: latest)",
-            NewPartitions.NONE: "is given no start for them (newPartitions: none)",
+            NewPartitions.LATEST: "begins them where its consumers' configuration says (newPartitions: latest)",
+            NewPartitions.NONE: "gets no start for them (newPartitions: none)",
         }[self.wish.discovery.new_partitions]
         young = [p for p in new if p not in self.too_old]
         if young:
-            self._tell(EventType.NORMAL, FOUND, f"new: {named(young)}; group {self.wish.group} {where}", young)
+            message = f"new partitions: {named(young)}; group {self.wish.group} {where}"
+            self._tell(EventType.NORMAL, FOUND, message, young)
         if too_old:
-            where = "begins them where its consumers say, since they are older than latest.maxAge"
-            self._tell(EventType.NORMAL, FOUND, f"new: {named(too_old)}; group {self.wish.group} {where}", too_old)
+            where = "begins them where its consumers' configuration says, because they are older than latest.maxAge"
+            message = f"new partitions: {named(too_old)}; group {self.wish.group} {where}"
+            self._tell(EventType.NORMAL, FOUND, message, too_old)
 
     def stood(self, starts: Mapping[TopicPartition, Start]) -> frozenset[TopicPartition]:
         """How the new partitions stand; those that are taken care of by that."""
@@ -245,15 +247,15 @@ class Guard:
             records = sum(start.records for start in late.values())
             reports = not self.wish.sends_back
             then = (
-                "repair is Report: nothing is done; reset them to earliest to have these records read"
+                "Nothing is done, because repair is Report: reset these partitions to earliest to have the records read"
                 if reports
-                else "they are sent back to their start, and what was read of them since is read again"
+                else "The group is sent back to their start, and reads again what it has read of them since"
             )
             self._tell(
                 EventType.WARNING,
                 BEGAN_AT_END,
                 f"group {self.wish.group} began {named(late)} before their start was committed, and may have skipped "
-                f"up to {records} record(s): {then}",
+                f"up to {records} record(s). {then}",
                 late,
             )
             if not reports:
@@ -274,7 +276,7 @@ class Guard:
 
     def not_sent_back(self, partitions: Collection[TopicPartition], why: str) -> None:
         what = f"group {self.wish.group} could not be sent back to the start of {named(partitions)}"
-        self._tell(EventType.WARNING, BACKFILL_FAILED, f"{what}: {why}; again later", partitions)
+        self._tell(EventType.WARNING, BACKFILL_FAILED, f"{what}: {why}. This is retried later", partitions)
 
     def _tell(self, kind: EventType, reason: str, message: str, partitions: Collection[TopicPartition]) -> None:
         first = min(partitions)

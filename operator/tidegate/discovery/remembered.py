@@ -92,7 +92,7 @@ def decode(document: Mapping[str, Any]) -> Remembered:
             _untold(document.get("untold", ())),
         )
     except (LookupError, TypeError, AttributeError, ValueError) as error:
-        raise ValueError(f"not what discovery remembers: {error!r}") from error
+        raise ValueError(f"what discovery has stored can't be read: {error!r}") from error
 
 
 def untold_of(partitions: Mapping[TopicPartition, PartitionSeen | None]) -> Untold:
@@ -131,7 +131,7 @@ def _partitions(value: object) -> int:
 
 def _whole(value: object, limit: int = 2**53) -> int:
     if type(value) is not int or not 0 <= value < limit:
-        raise ValueError("a number is not a whole one from 0 on, or is too large")
+        raise ValueError("a number is not a whole number from 0 on, or is too large")
     return value
 
 

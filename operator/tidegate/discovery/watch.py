@@ -259,7 +259,7 @@ class ConnectionWatch:
             is_early = isinstance(failure, UnknownPartitions)
             _log.log(
                 logging.DEBUG if is_early else logging.WARNING,
-                "%s: starts of new partitions for group %s: %s; again soon",
+                "%s: could not give group %s its starts of new partitions: %s; retrying soon",
                 self._name,
                 guard.wish.group,
                 failure,
@@ -353,7 +353,7 @@ class ConnectionWatch:
                     await self._write()
             except KafkaFailure as failure:
                 failures += 1
-                _log.warning("%s: agents cannot be told of partitions: %s", self._name, failure)
+                _log.warning("%s: cannot tell agents about partitions: %s", self._name, failure)
                 await asyncio.sleep(backoff_s(failures))
             else:
                 failures = 0
@@ -396,5 +396,5 @@ class ConnectionWatch:
         if trouble and trouble != self._trouble:
             _log.warning("%s: %s", self._name, trouble)
         elif self._trouble and not trouble:
-            _log.info("%s: new partitions are looked for again", self._name)
+            _log.info("%s: looking for new partitions works again", self._name)
         self._trouble = trouble

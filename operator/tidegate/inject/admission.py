@@ -131,7 +131,7 @@ def _decided(pod: Mapping[str, Any], around: Surroundings, agent: AgentImage) ->
 
 def _conflicts(wish: Injection) -> tuple[str, ...]:
     """Without names: whoever asks may be anybody, and the policies that lose say so in their status."""
-    told = "another policy selects this pod, too, and does not take effect: see the condition Injected of policies"
+    told = "another policy also selects this pod, but does not take effect: see the condition Injected of policies"
     return (told,) if wish.conflicts else ()
 
 

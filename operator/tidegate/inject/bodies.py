@@ -90,4 +90,4 @@ def read_review(body: bytes) -> Any:
     try:
         return json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise BadReview(f"this is no JSON: {error}") from error
+        raise BadReview(f"this is not JSON: {error}") from error

@@ -88,8 +88,8 @@ def _by_name(name: str | None, wanted: ConsumerFormat | None, around: Surroundin
     if policy is None:
         return PodRefusal(
             UNKNOWN_POLICY,
-            f"{POLICY} names {name!r}, and the namespace has no valid OffsetResetPolicy of that name whose "
-            "KafkaConnection is there",
+            f"{POLICY} names {name!r}, but the namespace has no valid OffsetResetPolicy of that name whose "
+            "KafkaConnection exists",
         )
     return injection_of(policy, wanted)
 
@@ -105,7 +105,7 @@ def _selected(
     if not agents_of(wanted):
         return PodRefusal(
             NO_POLICY,
-            f"no OffsetResetPolicy says what {wanted.value} consumers are to have: name one by annotation {POLICY}",
+            f"no OffsetResetPolicy says which settings {wanted.value} consumers get: name one in annotation {POLICY}",
         )
     topics = sorted(set(around.topics.values()))
     if len(topics) != 1:
@@ -115,6 +115,8 @@ def _selected(
             else "has KafkaConnections with different control or ack topics"
         )
         return PodRefusal(
-            NO_CONNECTION, f"the namespace {why}, so which ones are the agent's is not known: name a policy by {POLICY}"
+            NO_CONNECTION,
+            f"the namespace {why}, so Tidegate does not know which topics the agent has to use: name a policy in "
+            f"annotation {POLICY}",
         )
     return Injection(MappingProxyType(agent_environment(topics[0])), format=wanted)

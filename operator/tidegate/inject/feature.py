@@ -113,7 +113,7 @@ class InjectionFeature:
             seen = await self._see(policy, consumers, around, named)
             decision = await self._act(policy, decide(seen))
         except FrozenMeanwhile as meanwhile:
-            _log.info("%s: %s, and nobody is evicted", label_of(policy.body), meanwhile)
+            _log.info("%s: %s, so no pod is evicted", label_of(policy.body), meanwhile)
             return FeatureOutcome(policy.status, again_after_s=self._parts.rolling_s)
         except KubeUnavailable:
             raise

@@ -21,7 +21,8 @@ class InjectionMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._admissions = Counter(
             "tidegate_webhook_admissions",
-            "Pods that came by: Injected, Unchanged, NotSelected, Ignored, Refused; Failed: it could not be read.",
+            "Pods that the webhook was asked about: Injected, Unchanged, NotSelected, Ignored, Refused; Failed: the "
+            "pod could not be read.",
             ["outcome"],
             registry=registry,
         )

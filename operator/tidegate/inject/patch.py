@@ -179,7 +179,7 @@ def _refused_by_pod(pod: Pod, chosen: Iterable[_Chosen]) -> PodRefusal | None:
     """Why agents can't be brought into this pod."""
     spec = pod["spec"]
     if _is_windows(spec):
-        return PodRefusal(WINDOWS, "the agent's image runs on Linux, and this pod on Windows")
+        return PodRefusal(WINDOWS, "the agent's image runs on Linux, but this pod runs on Windows")
     names = [c.get("name") for c in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))]
     names += [volume.get("name") for volume in spec.get("volumes") or ()]
     if NAME in names:
@@ -202,8 +202,8 @@ def _refused_by_environment(chosen: Iterable[_Chosen], agents: Sequence[Agent]) 
         if Agent.PYTHON in agents and variables.get(_PYTHONPATH, {}).get("valueFrom"):
             return PodRefusal(
                 PYTHONPATH_NOT_KNOWN,
-                f"container {name} takes {_PYTHONPATH} from elsewhere (valueFrom), so nothing can be put before it: "
-                "give its value, or put $(OTHER) of another variable into it",
+                f"container {name} takes {_PYTHONPATH} from elsewhere (valueFrom), so the agent's path can't be put "
+                "before it: give its value, or put $(OTHER) of another variable into it",
             )
         source = variables.get(_JAVA_OPTIONS, {}).get("valueFrom") or {}
         is_optional = any(isinstance(said, Mapping) and said.get("optional") for said in source.values())

@@ -299,14 +299,14 @@ def _condition(seen: Seen, status: InjectionStatus) -> tuple[ConditionStatus, st
     if not status.pods:
         return ConditionStatus.UNKNOWN, NO_PODS, "no pod of this namespace is selected"
     if overruled:
-        message = f"{count}, but another policy goes first in them: {', '.join(overruled[:_SHOWN])}"
+        message = f"{count}, but another policy overrules this one: {', '.join(overruled[:_SHOWN])}"
         return ConditionStatus.FALSE, OVERRULED, message
     if status.retry_at is not None and status.futile:
         at = status.retry_at.isoformat(timespec="seconds").replace("+00:00", "Z")
         message = (
-            f"{count}. {status.futile} pod(s) were evicted and came back without it: see that the API server reaches "
-            f"the webhook, that no pod template says {SETTING} itself, and that no other webhook takes it away. The "
-            f"next one is evicted at {at}"
+            f"{count}. {status.futile} pod(s) were evicted and came back without it: make sure that the API server "
+            f"reaches the webhook, that no pod template sets {SETTING} itself, and that no other webhook removes it. "
+            f"The next pod is evicted at {at}"
         )
         return ConditionStatus.FALSE, NOT_INJECTED, message
     if status.stale:
@@ -323,13 +323,14 @@ def _rolling(seen: Seen, count: str) -> tuple[ConditionStatus, str, str]:
         return ConditionStatus.FALSE, WAITING_FOR_PODS, f"{count}; the others get it when they are replaced"
     if not replaced:
         owners = sorted({str(pod.owner) if pod.owner else f"pod {pod.name}" for pod in stale})
-        message = f"{count}; nothing would replace the others when evicted ({', '.join(owners[:_SHOWN])}): restart them"
+        others = f"the others ({', '.join(owners[:_SHOWN])})"
+        message = f"{count}; {others} are not evicted, because nothing would replace them: restart them yourself"
         return ConditionStatus.FALSE, WAITING_FOR_PODS, message
     waits = [_waits_for(seen, pod.owner) for pod in replaced if pod.owner is not None]
     if not all(waits):
         return ConditionStatus.FALSE, ROLLING_OUT, f"{count}; the others are replaced one after the other"
     stuck = any(not pod.ready and not pod.leaving and seen.now - pod.changed_at > _STUCK for pod in seen.pods)
-    message = f"{count}; it waits: {waits[0]}"
+    message = f"{count}; the rollout waits: {waits[0]}"
     return ConditionStatus.FALSE, ROLLOUT_STUCK if stuck else ROLLING_OUT, message
 
 
@@ -338,7 +339,7 @@ def _happenings(
 ) -> tuple[KubeEvent, ...]:
     _, reason, message = condition
     if evict is not None and not status.futile:
-        told = f"pods get the setting of {seen.policy} one after the other, by eviction"
+        told = f"pods are evicted one after the other, so that they get the setting of {seen.policy}"
         return (KubeEvent(EventType.NORMAL, ROLLING_OUT, told, f"injection/rollout/{seen.setting}"),)
     if reason in (NOT_INJECTED, ROLLOUT_STUCK, REFUSED, OVERRULED, WEBHOOK_OFF):
         key = f"injection/{reason}/{seen.setting}/{status.futile or 0}"

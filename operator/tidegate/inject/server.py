@@ -168,7 +168,7 @@ class WebhookServer:
     def _admit(self, request: web.BaseRequest) -> None:
         """Raises ``HTTPException`` for whoever is none of our callers, and for what they do not ask."""
         if self._callers is not None and not self._callers.includes(request.get_extra_info("peercert")):
-            raise web.HTTPForbidden(text="the client certificate is of none of those who may call\n")
+            raise web.HTTPForbidden(text="the client certificate belongs to nobody who may call this\n")
         if request.path != PATH:
             raise web.HTTPNotFound
         if request.method != "POST":

@@ -94,7 +94,7 @@ class WebhookTrust:
         except (KubeFailure, FilesFailure) as failure:
             if str(failure) != self._trouble:
                 self._trouble = str(failure)
-                _log.warning("own certificates: %s; again soon", failure)
+                _log.warning("could not look after the webhook's own certificates: %s; retrying soon", failure)
         else:
             self._trouble = ""
 
@@ -112,7 +112,9 @@ class WebhookTrust:
                 await in_thread(self._executor, self._objects.put_secret, place.namespace, place.secret, fresh)
             except Conflict:
                 continue
-            _log.info("Secret %s/%s has new certificates, until %s", place.namespace, place.secret, wanted.expires)
+            _log.info(
+                "Secret %s/%s has new certificates, valid until %s", place.namespace, place.secret, wanted.expires
+            )
             return wanted
         return None
 

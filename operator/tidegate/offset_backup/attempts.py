@@ -156,9 +156,9 @@ class Attempts:
         if status.state is RunnerState.RUNNING and not over:
             memory.trouble = status.message
             return document
-        why = status.message or "it ended without a result"
+        why = status.message or "the job ended without a result"
         if over:
-            why = f"it did not end within {JOB_LIMIT}: {status.message or status.state.value}"
+            why = f"the job did not end within {JOB_LIMIT}: {status.message or status.state.value}"
         if not await self._stopped(memory, document):
             return document
         document = await self._read(view.body, memory)
@@ -175,7 +175,7 @@ class Attempts:
             if self._parts.runner is not None and not await self._stopped(memory, document):
                 return False
         except (RunnerFailure, TimeoutError) as failure:
-            _log.warning("%s: %s; again soon", label_of(body), failure)
+            _log.warning("%s: %s; retrying soon", label_of(body), failure)
             return False
         document = await self._read(body, memory)
         if document.is_under_way:
@@ -195,7 +195,7 @@ class Attempts:
         try:
             await in_thread(self._parts.patient_executor, self._parts.runner.stop, _by_name(memory, memory.document))
         except (RunnerFailure, TimeoutError) as failure:
-            _log.warning("%s: %s; its job ends by itself", label_of(body), failure)
+            _log.warning("%s: %s; its job ends on its own", label_of(body), failure)
 
     async def _stopped(self, memory: Memory, document: Document) -> bool:
         """Whether the job is gone; stopping it goes on in a thread, and passes look in on it."""
@@ -235,14 +235,16 @@ class Attempts:
         try:
             document = decode_document(await self._own(body, name), f"ConfigMap {namespace}/{name}")
             if not has_its_name(document, name):
-                raise BadDocument(f"it names an attempt {document.order.attempt!r}, which is none of its own")
+                raise BadDocument(f"it names an attempt {document.order.attempt!r}, which is not one of its own")
             return document
         except NotFound:
             return None
         except NewerVersion as newer:
             raise NewerOrder(str(newer)) from newer
         except BadDocument as bad:
-            _log.warning("ConfigMap %s/%s is no backup's document: %s; it is written anew", namespace, name, bad)
+            _log.warning(
+                "ConfigMap %s/%s is not a backup's document: %s. The operator writes it again", namespace, name, bad
+            )
             return None
 
     async def _write(self, body: Object, memory: Memory, document: Document) -> Document:
@@ -261,8 +263,8 @@ class Attempts:
             return await in_thread(self._parts.executor, self._parts.kube.own_config_map, body, name)
         except NotOwned as foreign:
             raise ForeignDocument(
-                f"ConfigMap {namespace_of(body)}/{name} is not this OffsetBackup's, which needs one of that name: no "
-                "backup is begun until it is removed"
+                f"ConfigMap {namespace_of(body)}/{name} does not belong to this OffsetBackup, which needs that name: "
+                "no backup begins until that ConfigMap is removed"
             ) from foreign
 
 

@@ -156,7 +156,7 @@ def _checked(document: Document) -> Document:
     """Raises ``ValueError`` where its result is not one of its order."""
     order, made = document.order, document.result.backup if document.result is not None else None
     if made is not None and (made.due, made.storage) != (order.due, order.storage):
-        raise ValueError("its result is not one of its order")
+        raise ValueError("its result does not belong to its order")
     return document
 
 

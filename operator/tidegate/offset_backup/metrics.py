@@ -19,19 +19,21 @@ class BackupMetrics:
         )
         self._schedule = Gauge(
             "tidegate_backup_schedule_seconds",
-            "How often its backups are due.",
+            "How often backups of an OffsetBackup are due.",
             ["namespace", "backup"],
             registry=registry,
         )
-        self._offsets = Gauge("tidegate_backup_offsets", "Offsets in it.", ["namespace", "backup"], registry=registry)
+        self._offsets = Gauge(
+            "tidegate_backup_offsets", "Offsets in its newest backup.", ["namespace", "backup"], registry=registry
+        )
         self._unread = Gauge(
             "tidegate_backup_unread_groups",
-            "Groups that could not be read for it.",
+            "Groups that could not be read for its newest backup.",
             ["namespace", "backup"],
             registry=registry,
         )
         self._attempts = Counter(
-            "tidegate_backup_attempts", "Attempts to make one: Taken, Failed.", ["outcome"], registry=registry
+            "tidegate_backup_attempts", "Attempts to make a backup: Taken, Failed.", ["outcome"], registry=registry
         )
         for outcome in ("Taken", "Failed"):
             # Here before the first of its kind: a counter counts from the first value that Prometheus sees.

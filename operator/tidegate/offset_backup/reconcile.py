@@ -120,9 +120,9 @@ class BackupReconciler:
         name = spec.connection_ref.name
         live = self._parts.live.used_from(namespace_of(body), (namespace_of(body), name))
         if live is None:
-            why = f"there is no usable KafkaConnection {name} in this namespace: it waits for it"
+            why = f"there is no usable KafkaConnection {name} in this namespace: waiting for it"
         elif live.trouble is not None:
-            why = f"KafkaConnection {name} is not ready ({live.trouble[0]}): it waits for it"
+            why = f"KafkaConnection {name} is not ready ({live.trouble[0]}): waiting for it"
         if live is None or live.trouble is not None:
             self._measure(body, spec, before.status.last)
             return _Outcome(waiting(before, spec, why), _ACTIVE_S)
@@ -143,7 +143,7 @@ class BackupReconciler:
         except (RunnerFailure, TimeoutError) as failure:
             if str(failure) != memory.trouble:
                 memory.trouble = str(failure)
-                _log.warning("%s: %s; again soon", label_of(body), failure)
+                _log.warning("%s: %s; retrying soon", label_of(body), failure)
             return self._said(view, before, memory, wanted, again_after_s=_TROUBLED_S)
 
     async def _kept(self, view: View, before: Before, memory: Memory, wanted: Order) -> _Outcome:

@@ -42,14 +42,15 @@ class Restored:
         if topics := recreated(plan, self.topic_ids):
             raise PlanRefused(
                 TOPIC_RECREATED,
-                f"deleted and created again since the backup: {listed(topics)}. Offsets of then mean "
-                "other records: reset the other topics, or take another target for these",
+                f"topic(s) deleted and created again since the backup: {listed(topics)}. The offsets in the backup "
+                "mean other records: reset the other topics, or use another target for these",
             )
         if topics := sorted(self.without_id & {p.topic for p in plan.partitions}):
             raise PlanRefused(
                 TOPIC_RECREATED,
-                f"not there when the backup was read, so that they were created since: {listed(topics)}. Offsets of "
-                "then mean other records, if any: reset the other topics, or take another target for these",
+                f"topic(s) created since the backup, as they did not exist when it was read: {listed(topics)}. The "
+                "offsets in the backup mean other records, if any: reset the other topics, or use another target for "
+                "these",
             )
 
 
@@ -63,10 +64,12 @@ def restored(manifest: Manifest, group_id: str, rows: Iterable[Row], topics: Map
     known = {p for topic in topics.values() for p in topic.all_partitions()}
     there = [r for r in rows if r.partition in known]
     gone = sorted({r.partition for r in rows} - known)
-    notes = [said, *([f"Left out, in the backup but gone since: {listed(gone)}"] if gone else ())]
+    notes = [said, *([f"Left out, because they no longer exist: {listed(gone)}"] if gone else ())]
     if not there:
-        without = "no offset of" if not rows else "only offsets of partitions that are gone, of"
-        raise PlanRefused(BACKUP_NOT_FOUND, f"{said}, and has {without} group {group_id}: name another time in at")
+        lacks = f"It has no offset of group {group_id}"
+        if rows:
+            lacks = f"All of its offsets of group {group_id} are of partitions that no longer exist"
+        raise PlanRefused(BACKUP_NOT_FOUND, f"{said}. {lacks}: name another time in at")
     numbers: defaultdict[str, set[int]] = defaultdict(set)
     for row in there:
         numbers[row.partition.topic].add(row.partition.partition)
@@ -86,11 +89,12 @@ def none_found(
     unread = sorted((m.due, m.unread[group_id]) for m in manifests if group_id in m.unread)
     if unread:
         due, why = unread[-1]
-        reasons.append(f"it could not be read in {len(unread)}, the last one due at {format_timestamp(due)}: {why}")
+        last = f"the last of them due at {format_timestamp(due)}: {why}"
+        reasons.append(f"The group could not be read for {len(unread)} backup(s), {last}")
     known = sorted(set(clusters) - {cluster_id})
     if known:
         reasons.append(
-            f"those of clusters {listed(known)} are not used: target cluster translates offsets between clusters"
+            f"Backups of clusters {listed(known)} are not used: target cluster translates offsets between clusters"
         )
     return PlanRefused(
         BACKUP_NOT_FOUND,

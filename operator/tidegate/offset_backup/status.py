@@ -117,7 +117,8 @@ def waiting(before: Before, spec: OffsetBackupSpec, why: str) -> Told:
 
 def ending(before: Before) -> Told:
     """A job that nobody wants any more takes its time to end."""
-    says = (ENDING_JOB, "the job of a backup that is no longer wanted is being ended; nothing is begun before that")
+    message = "the operator is ending the job of a backup that is no longer wanted; nothing begins before that"
+    says = (ENDING_JOB, message)
     return Told(before.saying(reconciling, _as_said(before, says), says))
 
 
@@ -181,14 +182,13 @@ def _judged(
     if made is None:
         return ConditionStatus.UNKNOWN, FIRST_BACKUP, f"{told}: the first one is to be made{ends}"
     if made.unread:
-        return ConditionStatus.FALSE, GROUPS_UNREAD, f"{_unread(made)}. {told}{ends}"
+        return ConditionStatus.FALSE, GROUPS_UNREAD, f"{_unread(made)}; {told}{ends}"
     return ConditionStatus.TRUE, BACKUP_TAKEN, f"{told}{ends}"
 
 
 def _told(made: Backup) -> str:
-    return (
-        f"the newest one, due at {format_timestamp(made.due)}, has {made.offsets} offset(s) of {made.groups} group(s)"
-    )
+    due = format_timestamp(made.due)
+    return f"the newest backup, due at {due}, has {made.offsets} offset(s) of {made.groups} group(s)"
 
 
 def _unread(made: Backup) -> str:
@@ -205,13 +205,13 @@ def _trouble(standing: BackupStanding) -> str:
     failed = document.result is not None and document.result.backup is None and not document.result.withdrawn
     if not failed or document.result is None:
         return ""
-    again = f"; tried again at {format_timestamp(standing.next)}" if standing.next is not None else ""
+    again = f" (the next attempt is at {format_timestamp(standing.next)})" if standing.next is not None else ""
     return f"{_failed(document)}{again}: {document.result.failure}"
 
 
 def _failed(document: Document) -> str:
     times = f" {document.failures} times" if document.failures > 1 else ""
-    return f"Making the one due at {format_timestamp(document.order.due)} has failed{times}"
+    return f"The backup due at {format_timestamp(document.order.due)} has failed{times}"
 
 
 def _happenings(standing: BackupStanding, before: OffsetBackupStatus, now: OffsetBackupStatus) -> list[KubeEvent]:

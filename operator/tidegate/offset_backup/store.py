@@ -40,7 +40,7 @@ class OrderStore:
 
         found = re.fullmatch(rf"{SCHEME}([^/]+)/([^/]+)", location)
         if found is None:
-            raise ValueError(f"{location!r} is not the place of an order: {SCHEME}namespace/name")
+            raise ValueError(f"{location!r} does not name an order: write it as {SCHEME}namespace/name")
         self._location, self._namespace, self._name = location, found[1], found[2]
         try:
             self._core = CoreObjects(api_client if api_client is not None else default_api_client())
@@ -72,11 +72,11 @@ class OrderStore:
         except NewerVersion as newer:
             raise OrderFailure(str(newer)) from newer
         except BadDocument as bad:
-            raise OrderFailure(f"{self._location} is no backup's document: {bad}") from bad
+            raise OrderFailure(f"{self._location} is not a backup's document: {bad}") from bad
         if digest(document.order) != expected:
             raise StaleAttempt(f"{self._location} has another order than this job was started with")
         if document.result is not None:
-            raise StaleAttempt(f"{self._location} has the result of this order already")
+            raise StaleAttempt(f"{self._location} already has the result of this order")
         return document
 
     def _read(self) -> Any:

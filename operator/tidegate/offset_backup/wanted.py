@@ -45,7 +45,7 @@ def wanted_order(view: View, spark: SparkSettings, places: JobPlaces, *, has_run
     if not has_runner:
         return Refusal(
             SPARK_UNAVAILABLE,
-            "backups are made by Spark, and this operator has no Spark runner: configure one (TIDEGATE_SPARK_RUNNER)",
+            "backups are made by Spark, but this operator has no Spark runner: configure one (TIDEGATE_SPARK_RUNNER)",
         )
     unavailable = why_not(spec.spark, unmounted([live]), spark, in_pods=places.in_pods)
     if unavailable is not None:

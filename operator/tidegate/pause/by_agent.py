@@ -103,7 +103,7 @@ def _is_for_scaling(spec: ConsumerGroupPauseSpec, rows: list[Row]) -> bool:
 
 def _scale_instead(seen: Seen, status: PauseStatus) -> Decision:
     """From the next pass on it is paused by scaling, which the status remembers."""
-    text = "members of the group run no agent: the workloads that are named go to 0 replicas"
+    text = "the group has members that run no agent, so the operator scales the named workloads to 0 replicas"
     conditions = reconciling(status.conditions, reason=PAUSING, message=text, **stamp(seen))
     conditions = paused_is(seen, conditions, False, Refusal(PAUSING, text))
     status = status.model_copy(
@@ -239,7 +239,9 @@ def _phase(
             return PausePhase.PENDING, WAITING_FOR_TOPICS, f"there is nothing to pause yet{more}"
         if spec.partitions is not None:
             return PausePhase.PENDING, WAITING_FOR_TOPICS, "there is nothing to pause yet: no topic matches"
-        text = f"group {spec.group} has neither members nor offsets yet ({group.state.value}): what it reads is unknown"
+        text = (
+            f"group {spec.group} has neither members nor offsets yet ({group.state.value}), so what it reads is unknown"
+        )
         return PausePhase.PENDING, WAITING_FOR_GROUP, text
     count = f"{len(paused)} of {len(existing)} partition(s) of group {spec.group} are paused"
     if unmanaged:
@@ -252,7 +254,7 @@ def _phase(
     if late:
         waiting = listed([f"{row.partition} of {_owner(row)}" for row in late])
         text = (
-            f"{count}; {len(late)} owner(s) run the agent and have not confirmed the pause: {waiting}. Look at "
+            f"{count}; {len(late)} owner(s) run the agent but have not confirmed the pause: {waiting}. Look at "
             f"their logs; a consumer that does not poll can't pause{more}"
         )
         return PausePhase.DEGRADED, ACK_OVERDUE, text

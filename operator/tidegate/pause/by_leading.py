@@ -162,9 +162,8 @@ def _not_for_it(seen: Seen, spec: ConsumerGroupPauseSpec, group: Group) -> Refus
     """Why the group is left alone: a list of checks, the first one counts."""
     if spec.leading is not None and spec.leading.fail_open is FailOpen.NEVER:
         text = (
-            "spec.leading.failOpen is Never, which method Leading can't promise: "
-            f"{seen.leading.session_s:g} s after the last sign of life of the operator the group goes on without it. "
-            "Use method Agent or Scale"
+            "spec.leading.failOpen is Never, which method Leading can't promise: the group carries on without the "
+            f"operator {seen.leading.session_s:g} s after the operator's last sign of life. Use method Agent or Scale"
         )
         return Refusal(FAILS_OPEN, text)
     return next((refusal for check in _CHECKS if (refusal := check(spec, group)) is not None), None)
@@ -210,8 +209,8 @@ def _phase(seen: Seen, spec: ConsumerGroupPauseSpec, observed: Observed, wanted:
         return PausePhase.PENDING, Refusal(WAITING_FOR_TOPICS, f"there is nothing to pause yet{missing}")
     if not _has_others(observed.group) and seen.status.leader is None:
         text = (
-            f"group {spec.group} has no member ({observed.group.state.value}), so nobody reads; it is led once "
-            "a member has joined it, which may read until then"
+            f"group {spec.group} has no member ({observed.group.state.value}), so nobody reads. The operator leads the "
+            "group once a member has joined it; that member may read until then"
         )
         return PausePhase.PENDING, Refusal(WAITING_FOR_GROUP, text)
     count = f"{sum(p in report.withheld for p in existing)} of {len(existing)} partition(s) of group {spec.group}"
@@ -219,19 +218,19 @@ def _phase(seen: Seen, spec: ConsumerGroupPauseSpec, observed: Observed, wanted:
         if report.lost:
             text = f"{count} are withheld: {report.trouble}"
             return PausePhase.DEGRADED, Refusal(FAILED_OPEN, text)
-        text = f"{count} are withheld: {report.trouble}. It is tried again later, at growing intervals"
+        text = f"{count} are withheld: {report.trouble}. The operator tries again later, at growing intervals"
         return PausePhase.DEGRADED, Refusal(NOT_LED, text)
     noted = seen.status.leader
     is_noted = report.seat is not None and noted is not None and noted.member_id == report.seat.member_id
     if all(p in report.withheld for p in existing) and is_noted and seen.leading.wanted is not None:
         text = f"{count} are assigned to nobody; {_how_it_fails(seen)}"
         return PausePhase.PAUSED, Refusal(ALL_PAUSED, text)
-    waiting = listed([str(p) for p in existing if p not in report.withheld]) or "the leader's seat to be noted"
+    waiting = listed([str(p) for p in existing if p not in report.withheld]) or "the status to name the leader"
     return PausePhase.PAUSING, Refusal(PAUSING, f"{count} are assigned to nobody; waiting for {waiting}")
 
 
 def _how_it_fails(seen: Seen) -> str:
-    return f"without the operator they are read again after {seen.leading.session_s:g} s"
+    return f"if the operator is gone for {seen.leading.session_s:g} s, they are read again"
 
 
 def _opened(seen: Seen) -> tuple[KubeEvent, ...]:
@@ -239,7 +238,7 @@ def _opened(seen: Seen) -> tuple[KubeEvent, ...]:
     lost, seat, leader = seen.leading.report.lost, seen.leading.report.seat, seen.status.leader
     if not lost or leader is None or (seat is not None and seat.member_id == leader.member_id):
         return ()  # what is noted is of the member that leads it again
-    text = "the group went on without its leader: its partitions may be read until it is led again"
+    text = "the group carried on without the operator as its leader: its partitions may be read until it is led again"
     key = f"{seen.generation}/{FAILED_OPEN}/{lost}/{leader.member_id}"
     return (KubeEvent(EventType.WARNING, FAILED_OPEN, text, key),)
 

@@ -16,7 +16,8 @@ SCALED_BY_OTHERS: Final = "ScaledByOthers"
 
 _CONTESTED_ADVICE: Final = (
     "Let Argo CD ignore /spec/replicas (ignoreDifferences, with RespectIgnoreDifferences=true), leave replicas out of "
-    "what Flux or a pipeline applies, or suspend them; docs/how-to/pause-by-scaling.md. It is tried again after an hour"
+    "what Flux or a pipeline applies, or suspend them; see docs/how-to/pause-by-scaling.md. The operator tries again "
+    "after an hour"
 )
 
 
@@ -55,14 +56,14 @@ def _phase(seen: Seen, spec: ConsumerGroupPauseSpec, observed: Observed, step: S
         return PausePhase.DEGRADED if is_down else PausePhase.PENDING, step.troubles[0]
     if step.contested:
         text = "; ".join(
-            f"{r.ref} was set to 0 replicas {r.scaled_down} times within an hour, and somebody else has set it to "
-            f"{r.replicas} again each time"
+            f"the operator set {r.ref} to 0 replicas {r.scaled_down} times within an hour, and somebody else set it "
+            f"back to {r.replicas} each time"
             for r in step.contested[:SHOWN]
         )
         return PausePhase.DEGRADED, Refusal(SCALED_BY_OTHERS, f"{text}. {_CONTESTED_ADVICE}")
     if not step.is_down:
         waiting = listed([str(r.ref) for r in step.records if r.phase is not PausePhase.PAUSED])
-        text = f"{waiting or names}: its replicas are being taken to 0"
+        text = f"the operator is scaling {waiting or names} to 0 replicas"
         return PausePhase.PAUSING, Refusal(PAUSING, text)
     since = max((r.scaled_down_at for r in step.records if r.scaled_down_at is not None), default=None)
     advice = "They belong to something else: name its workload in spec.workloadRefs as well, or stop them"

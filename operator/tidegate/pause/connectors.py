@@ -71,7 +71,7 @@ def stop(seen: Seen, spec: ConsumerGroupPauseSpec, *, has_members: bool) -> Conn
         return ConnectorStep(record, trouble=trouble)
     connector, cluster = looked.connector, looked.cluster
     if connector is None or cluster is None or spec.connector is None:
-        text = f"{spec.connector} is gone: Connect has deleted it, and nothing of it runs"
+        text = f"{spec.connector} was deleted from Connect, so nothing of it runs"
         return ConnectorStep(record, trouble=Refusal(CONNECTOR_NOT_FOUND, text))
     if record is not None and connector.state in _SETTLED and connector.state != STOPPED:
         # Something else of its name may have come in its place.
@@ -85,7 +85,7 @@ def stop(seen: Seen, spec: ConsumerGroupPauseSpec, *, has_members: bool) -> Conn
         return ConnectorStep(record)
     if connector.state == FAILED:
         trouble = Refusal(
-            CONNECTOR_FAILED, f"{spec.connector} has failed, and is stopped once it is restarted: {_RESTART}"
+            CONNECTOR_FAILED, f"{spec.connector} has failed, and will be stopped once it is restarted: {_RESTART}"
         )
         # Its tasks may run all the same.
         needs_it, is_asked = bool(connector.tasks), looked.asked is TargetState.STOPPED
@@ -119,7 +119,7 @@ def _is_another(seen: Seen, connector: Connector, spec: ConsumerGroupPauseSpec) 
         return None
     allowed = seen.observed.allow.groups if seen.observed is not None else ()
     if is_allowed(group, allowed):
-        text = f"spec.group: {spec.connector} reads as group {group}, not as {spec.group}: name that one"
+        text = f"spec.group: {spec.connector} reads as group {group}, not as {spec.group}: name {group}"
     else:
         # Whose it is may be no business of who made the pause.
         text = (
@@ -133,28 +133,30 @@ def _not_for_it(seen: Seen, spec: ConsumerGroupPauseSpec, *, has_members: bool) 
     """Why a connector that this pause has not touched yet is left alone: a list of checks, the first one counts."""
     looked, connector, group = seen.connector, seen.connector.connector, spec.group
     if connector is None:
-        return Refusal(CONNECTOR_NOT_FOUND, f"spec.connector: there is no {spec.connector}: look at its name")
+        return Refusal(CONNECTOR_NOT_FOUND, f"spec.connector: there is no {spec.connector}: check its name")
     another = _is_another(seen, connector, spec)
     if another is not None:
         return another
     if connector.state not in _SETTLED:
-        text = f"{spec.connector} is {connector.state or 'not started'}: it waits until its workers are settled"
+        text = (
+            f"{spec.connector} is {connector.state or 'not started'}: this pause waits until the workers have settled"
+        )
         return Refusal(CONNECTOR_UNSETTLED, text)
     if connector.state == FAILED:
         text = (
-            f"{spec.connector} has failed, and Connect does not say whether it is to run: look at its status, restart "
-            "it or stop it"
+            f"{spec.connector} has failed, and Connect does not say whether it should run: look at its status, and "
+            "restart or stop it"
         )
         return Refusal(CONNECTOR_FAILED, text)
     if RUNNING in connector.tasks and not has_members:
         # The worker's own configuration can set the group, and Connect does not tell it.
         text = (
-            f"{spec.connector} runs, and group {group} has no member: it has not joined yet, or consumer.group.id in "
-            "the worker's configuration names another group"
+            f"{spec.connector} is running, but group {group} has no member: the connector has not joined it yet, or "
+            "consumer.group.id in the worker's configuration names another group"
         )
         return Refusal(OTHER_GROUP, text)
     if looked.can_stop is False:
-        text = "its workers can't stop connectors, as they can since Kafka 3.5: upgrade them, or use another method"
+        text = "its workers can't stop connectors, which takes Kafka 3.5 or newer: upgrade them, or use another method"
         return Refusal(CONNECT_TOO_OLD, f"spec.connector: {spec.connector}: {text}")
     return None
 
@@ -164,14 +166,17 @@ def _left(looked: LookedAtConnector, record: StoppedConnector | None) -> Refusal
     if record is None:
         return None
     if record.connection_uid != looked.connection_uid:
-        where = "through a KafkaConnection that was deleted since"
+        where = "through a KafkaConnection that has since been deleted"
     elif _is_elsewhere(looked, record):
-        where = "at another URL than spec.connect of its KafkaConnection has now, where none of its name is stopped"
+        where = (
+            "at another URL than spec.connect of its KafkaConnection names now, where no connector of this name is "
+            "stopped"
+        )
     else:
         return None
     text = (
-        f"connector {record.name} of Connect cluster {record.cluster} was stopped {where}; it was {record.state} "
-        f"before: see to it yourself, and delete this pause with annotation {ABANDON}=true"
+        f"connector {record.name} of Connect cluster {record.cluster} was stopped {where}. It was {record.state} "
+        f"before: take care of it yourself, and delete this pause with annotation {ABANDON}=true"
     )
     return Refusal(CONNECTOR_LEFT, text)
 
@@ -263,7 +268,10 @@ def give_back(seen: Seen) -> ConnectorStep:
     if connector.state == STOPPED:
         resuming = resuming.model_copy(update={"workers": _workers(looked.cluster)})
     if connector.state not in _SETTLED:
-        text = f"{which} is {connector.state or 'not started'}: it goes back once its workers are settled"
+        text = (
+            f"{which} is {connector.state or 'not started'}: it goes back to {record.state} once its workers have "
+            "settled"
+        )
         return ConnectorStep(resuming, trouble=Refusal(CONNECTOR_UNSETTLED, text))
     if connector.state != STOPPED and _is_let_alone(seen, connector, record):
         return ConnectorStep(None)
@@ -275,13 +283,13 @@ def give_back(seen: Seen) -> ConnectorStep:
     if looked.asked is back and connector.state != STOPPED:
         if not looked.may_stop_yet:
             return ConnectorStep(None)
-        text = f"{which} is watched for a while: it may still stop, because a request for it was not answered"
+        text = f"{which} is watched for a while: it may still stop, because its workers did not answer a stop request"
         return ConnectorStep(resuming, trouble=Refusal(CONNECTOR_UNSETTLED, text))
     if looked.asked is back and looked.is_recent:
         return ConnectorStep(resuming)
     # Also where it is told as what it is to be: by a worker that lags, or before it does what it was asked for before.
     if looked.asked is back:
-        text = f"{which} was asked to go back to {record.state}, and its workers still report that it is stopped"
+        text = f"{which} was asked to go back to {record.state}, but its workers still report that it is stopped"
         trouble = Refusal(CONNECTOR_UNSETTLED, text)
     elif looked.unanswered is not None and looked.unanswered[0] is back:
         trouble = looked.unanswered[1]

@@ -55,4 +55,4 @@ def _read(model: type[Record], row: Any, body: Object) -> Iterator[Record]:
     try:
         yield model.model_validate({name: value for name, value in row.items() if name in known})
     except ValidationError:
-        _log.warning("%s: a record of what it has stopped can't be read", label_of(body))
+        _log.warning("%s: a record of what this pause has stopped can't be read", label_of(body))

@@ -66,7 +66,7 @@ def decide(seen: Seen) -> Decision:
     if seen.observed is None and seen.unusable is not None:
         return _stuck(seen, status, seen.unusable, seen.tick.idle_s)
     if seen.waiting is not None or seen.observed is None:
-        why = seen.waiting or Refusal(WAITING_FOR_CONNECTION, "Kafka was not looked at yet")
+        why = seen.waiting or Refusal(WAITING_FOR_CONNECTION, "the operator has not looked at Kafka yet")
         return _wait(seen, status, why, seen.tick.active_s)
     if over is not None:
         return resume(seen, status, seen.observed, over.reason, over.message)
@@ -89,9 +89,11 @@ def is_over(seen: Seen) -> bool:
 def _over(seen: Seen, spec: ConsumerGroupPauseSpec, status: PauseStatus) -> Refusal | None:
     """Why nothing is to be held although it is there."""
     if spec.suspend:
-        return Refusal(SUSPENDED, "spec.suspend is true: nothing is held")
+        return Refusal(SUSPENDED, "spec.suspend is true, so this pause holds nothing")
     if status.resumes_at is not None and seen.now >= status.resumes_at:
-        return Refusal(TIME_OVER, f"its time was over at {status.resumes_at:%Y-%m-%dT%H:%M:%SZ}: nothing is held")
+        return Refusal(
+            TIME_OVER, f"the time of this pause was over at {status.resumes_at:%Y-%m-%dT%H:%M:%SZ}, so it holds nothing"
+        )
     return None
 
 
@@ -132,7 +134,7 @@ def _refusal(spec: ConsumerGroupPauseSpec, observed: Observed | None) -> Refusal
     for selection in spec.partitions or ():
         if is_internal(selection.topic):
             return Refusal(
-                INTERNAL_TOPIC, f"spec.partitions: topic {selection.topic} is an internal one: name a topic of yours"
+                INTERNAL_TOPIC, f"spec.partitions: topic {selection.topic} is an internal topic: name one of yours"
             )
     if observed is None:
         return None
@@ -146,7 +148,7 @@ def _refusal(spec: ConsumerGroupPauseSpec, observed: Observed | None) -> Refusal
     if observed.group.type in (GroupType.STREAMS, GroupType.SHARE):
         return Refusal(
             UNSUPPORTED_GROUP,
-            f"group {spec.group} is a {observed.group.type} group: its members run no agent, and it can't be seen "
-            "whether any is left. Stop the application itself",
+            f"group {spec.group} is a {observed.group.type} group: its members run no agent, and Tidegate can't see "
+            "whether any of them is left. Stop the application itself",
         )
     return None

@@ -165,7 +165,7 @@ class Reader:
             return seen
         if live is None:
             trouble = Refusal(
-                plan.WAITING_FOR_CONNECTION, "its KafkaConnection, which has the Connect cluster, is not open"
+                plan.WAITING_FOR_CONNECTION, "the KafkaConnection that has the Connect cluster is not open"
             )
             return replace(seen, connector=LookedAtConnector(trouble=trouble))
         now_s = seen.now.timestamp()
@@ -194,7 +194,7 @@ class Reader:
         try:
             snapshot = await observer.newest(live.uid, group=spec.group, gates=True, since_s=memory.wrote_s)
         except NotLookedAt:
-            return replace(seen, waiting=_not_ready(f"KafkaConnection {live.label} is just being replaced"))
+            return replace(seen, waiting=_not_ready(f"KafkaConnection {live.label} is being replaced"))
         try:
             if snapshot.failure is not None:
                 raise snapshot.failure
@@ -206,7 +206,7 @@ class Reader:
             names = _topics_of(seen, spec, snapshot, committed)
             topics = {} if is_over else await observer.topics(live.uid, names, self._age_s(memory, names))
         except NotLookedAt:
-            return replace(seen, waiting=_not_ready(f"KafkaConnection {live.label} is just being replaced"))
+            return replace(seen, waiting=_not_ready(f"KafkaConnection {live.label} is being replaced"))
         except KafkaFailure as failure:
             trouble = trouble_of(live, failure) if failure is snapshot.gates_failure else None
             if trouble is not None:
@@ -292,7 +292,7 @@ def _told(failure: KafkaFailure, live: Live) -> str:
 
 
 def _not_ready(why: str) -> Refusal:
-    return Refusal(plan.WAITING_FOR_CONNECTION, f"{why}: it waits for it")
+    return Refusal(plan.WAITING_FOR_CONNECTION, f"{why}: this pause waits for it")
 
 
 def _unusable(trouble: TopicsChecked) -> Refusal:
@@ -318,5 +318,5 @@ def _group(snapshot: Snapshot, group_id: str) -> Group:
 def _held_back(live: Live) -> Refusal | None:
     """Why a pause that holds nothing yet may not begin."""
     if live.observes:
-        return Refusal(OBSERVING, f"{observes(live.label)}: nothing is paused")
+        return Refusal(OBSERVING, f"{observes(live.label)}. This pause does not begin")
     return frozen(live)

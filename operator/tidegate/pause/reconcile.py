@@ -96,8 +96,8 @@ class PauseReconciler:
             return Pass(body, min(UNREADABLE_AGAIN_S, max(_LEAST_S, left_s)))
         why = f"as {ABANDON} asks" if is_abandoned(body) else f"after {parts.patience.deletion}"
         message = (
-            f"it was given up {why}, and this version of Tidegate can't read its status: workloads that it has stopped "
-            "stay at 0 replicas, until kubectl scale gives them back, and a connector stays stopped"
+            f"this pause was given up {why}: this version of Tidegate can't read its status. Workloads that it has "
+            "stopped stay at 0 replicas until kubectl scale gives them back, and a connector stays stopped"
         )
         happening = KubeEvent(EventType.WARNING, ABANDONED, message, f"{UNREADABLE_STATUS}/{ABANDONED}")
         await tell_once(parts.kube, parts.executor, body, happening, told)
@@ -273,5 +273,5 @@ class PauseReconciler:
 
 
 def _not_begun(body: Object, frozen: FrozenMeanwhile) -> Pass:
-    _log.info("%s: %s, and it pauses nothing", label_of(body), frozen)
+    _log.info("%s: %s, so the pause does not begin", label_of(body), frozen)
     return Pass(body, 0)

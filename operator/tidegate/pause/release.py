@@ -83,7 +83,7 @@ def start_again(seen: Seen, status: PauseStatus, message: str) -> Decision | Non
     """The next step of giving workloads their replicas back and a connector its state, which takes no Kafka; ``None``:
     all are back."""
     if is_led(seen):
-        text = f"{message}; the group is no longer led"
+        text = f"{message}; the operator no longer leads the group"
         return _going_back(seen, status, text, _leaves_group(seen), (), (), seen.tick.quick_s)
     if status.connector is not None:
         connector = connectors.give_back(seen)
@@ -98,7 +98,7 @@ def start_again(seen: Seen, status: PauseStatus, message: str) -> Decision | Non
     step = give_back(seen, status.workloads)
     if not step.records:
         return None
-    text = f"{message}; {listed([str(r.ref) for r in step.records])} go back to the replicas that they had"
+    text = f"{message}; the replicas of {listed([str(r.ref) for r in step.records])} go back to what they were"
     status = status.model_copy(update={"workloads": step.records})
     return _going_back(seen, status, text, step.action, step.happenings, step.troubles)
 
@@ -140,7 +140,7 @@ def leave(seen: Seen, status: PauseStatus, since: datetime) -> Decision:
         return Decision(seen.status)
     is_over = seen.abandoned or seen.now - since > seen.patience.deletion
     warnings: tuple[KubeEvent, ...] = ()
-    back = start_again(seen, status, "it is being deleted")
+    back = start_again(seen, status, "this pause is being deleted")
     if back is not None:
         left = _left_as_it_is(seen, status) if is_over else None
         if left is None:
@@ -149,25 +149,27 @@ def leave(seen: Seen, status: PauseStatus, since: datetime) -> Decision:
     status = status.model_copy(update={"workloads": (), "connector": None, "leader": None})
     if seen.abandoned:
         text = (
-            f"{ABANDON} is set: it is deleted at once; what it still holds is released when its connection is next "
-            "looked at"
+            f"{ABANDON} is set, so this pause is deleted at once; the operator releases what it still holds when it "
+            "next looks at the connection"
         )
         return _let_go(seen, *warnings, warning(seen, Refusal(ABANDONED, text)))
     if seen.observed is not None:
         held = own_holds(seen.observed.gates, seen.uid)
         if held:
-            return _release_holds(seen, status, held, f"it is being deleted; {len(held)} hold(s) are being released")
+            text = f"this pause is being deleted; {len(held)} hold(s) are being released"
+            return _release_holds(seen, status, held, text)
     if seen.observed is not None or _holds_nothing(seen):
-        text = "it is deleted: nothing is held"
+        text = "this pause is deleted and holds nothing"
         return _let_go(seen, *warnings, *told(seen, PausePhase.RESUMED, text))
     waits = seen.observing or seen.waiting
-    why = waits.message if waits is not None else "Kafka was not looked at yet"
+    why = waits.message if waits is not None else "the operator has not looked at Kafka yet"
     if is_over:
         limit_s = seen.patience.deletion.total_seconds()
-        text = f"its holds could not be released in {limit_s:g} s: {why}; it is deleted anyway"
+        text = f"its holds could not be released in {limit_s:g} s: {why}. This pause is deleted anyway"
         return _let_go(seen, *warnings, warning(seen, Refusal(HOLDS_LEFT, text)))
     text = (
-        f"it is being deleted and its holds can't be released now: {why}; annotation {ABANDON}=true deletes it at once"
+        f"this pause is being deleted, but its holds can't be released now: {why}. Annotation {ABANDON}=true deletes "
+        "it at once"
     )
     conditions = reconciling(status.conditions, reason=RESUMING, message=text, **stamp(seen))
     conditions = paused_is(seen, conditions, None, Refusal(RESUMING, text))
@@ -180,8 +182,8 @@ def _left_as_it_is(seen: Seen, status: PauseStatus) -> Refusal | None:
     connector, step = connectors.give_back(seen), give_back(seen, status.workloads)
     if is_led(seen):
         text = (
-            "the operator's member has not yet left the group: it does so as soon as it can, and what it withholds is "
-            f"read again {seen.leading.session_s:g} s after it was last heard of at the latest"
+            "the operator's member has not left the group yet: it leaves as soon as it can, and what it withholds is "
+            f"read again {seen.leading.session_s:g} s after its last sign of life at the latest"
         )
         return Refusal(LEADER_LEFT, text)
     if connector.record is not None and connector.trouble is not None:

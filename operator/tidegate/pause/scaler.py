@@ -83,7 +83,7 @@ class Scaler:
                 continue
             # Had another pause just given it back, neither its record nor the replicas would have been seen.
             if self.workloads.scale(namespace, ref).version != scale.version:
-                raise Conflict(f"{ref} in {namespace} was changed while it was looked at")
+                raise Conflict(f"{ref} in {namespace} was changed while the operator looked at it")
         return found
 
     def do(self, namespace: str, action: SetReplicas | TellKeda, memory: ScalerMemory, now_s: float) -> None:

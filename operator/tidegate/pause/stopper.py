@@ -126,7 +126,7 @@ def _out_of_reach(live: Live, cluster: str) -> Refusal:
         text = f"KafkaConnection {live.label} has no Connect cluster {cluster}: add it to spec.connect there"
         return Refusal(CONNECT_CLUSTER_NOT_FOUND, text)
     # What its Secrets are called is no business of who uses it from elsewhere.
-    why = "a Secret that it needs can't be used: ask whoever has it" if live.is_foreign else lack[1]
+    why = "a Secret that it needs can't be used: ask whoever owns the connection" if live.is_foreign else lack[1]
     return Refusal(CONNECT_CLUSTER_UNUSABLE, f"Connect cluster {cluster} of KafkaConnection {live.label}: {why}")
 
 
@@ -136,5 +136,5 @@ def _refusal(failure: ConnectFailure, live: Live, cluster: str) -> Refusal:
         # Where its workers are, and how they answer, is no business of who uses it from elsewhere.
         told = f"Connect cluster {cluster} of KafkaConnection {live.label} did not answer as it should"
     if isinstance(failure, ConnectUnavailable):
-        return Refusal(CONNECT_UNAVAILABLE, f"{told}: it waits for it")
-    return Refusal(CONNECT_REFUSES, f"{told}: ask whoever has it" if live.is_foreign else told)
+        return Refusal(CONNECT_UNAVAILABLE, f"{told}: this pause waits for it")
+    return Refusal(CONNECT_REFUSES, f"{told}: ask whoever owns the connection" if live.is_foreign else told)

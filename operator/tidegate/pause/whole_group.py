@@ -89,7 +89,7 @@ def without_members(
     to leave, and may be something else's. ``down``: what is stopped, as in "Deployment a at 0 replicas"."""
     members = _own_members(observed.group)
     if not members:
-        return PausePhase.PAUSED, Refusal(ALL_PAUSED, f"{down}, group {spec.group} has no member")
+        return PausePhase.PAUSED, Refusal(ALL_PAUSED, f"{down}, and group {spec.group} has no member")
     left = listed([f"{m.client_id or m.member_id} at {m.host.lstrip('/')}" for m in members])
     if seen.now - (since or seen.created) <= seen.patience.leaving:
         text = f"{down}; waiting for {len(members)} member(s) of group {spec.group} to leave: {left}"

@@ -108,4 +108,6 @@ class KeptRuns:
         for key, run in todo.over.items():
             await in_thread(parts.executor, parts.kube.remove_config_map, key.namespace, document_of_record(key, run))
             await in_thread(parts.patient_executor, forget, live.kafka.control, key, run)
-            _log.info("%s/%s: its reset can't be undone any more: what was kept is removed", key.namespace, key.id)
+            _log.info(
+                "%s/%s: removed what was kept of this reset, which can't be undone any more", key.namespace, key.id
+            )

@@ -126,7 +126,7 @@ def why_left(holder: str, held: Held | Limited, connection_uid: str, there: Ther
         return ""  # whether its resource is over is for the version to say that has written it
     pause_uid = pause_of(holder, connection_uid)
     if pause_uid is not None:
-        return "" if pause_uid in there.pauses else "its ConsumerGroupPause is gone, or goes through another connection"
+        return "" if pause_uid in there.pauses else "its ConsumerGroupPause is gone, or uses another connection"
     run_uid = run_of(holder)
     if run_uid is None or not _is_operators(holder, connection_uid):
         return ""

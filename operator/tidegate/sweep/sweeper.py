@@ -114,7 +114,7 @@ class Sweeper:
             # Nothing was learned: what is suspected stays so.
             if self._troubles.get(live.uid) != str(failure):
                 self._troubles[live.uid] = str(failure)
-                _log.warning("%s/%s: looking for holds left behind: %s", live.namespace, live.name, failure)
+                _log.warning("%s/%s: could not look for holds left behind: %s", live.namespace, live.name, failure)
         else:
             self._troubles.pop(live.uid, None)
 
@@ -166,7 +166,7 @@ class Sweeper:
         if uid_of(connection) == live.uid:
             # Before the effect, of which nobody would tell if this process died after it.
             key = f"{HOLDS_SWEPT}/{left.holder}/{left.group}/{left.epoch}/{len(left.keys)}"
-            message = f"released what nobody would have let go of; {what}"
+            message = f"released what nobody else would have released; {what}"
             happening = KubeEvent(EventType.WARNING, HOLDS_SWEPT, message, key)
             try:
                 await in_thread(self._parts.executor, self._parts.kube.record, connection, happening)

@@ -374,7 +374,7 @@ def test_whoever_has_asked_for_it_can_not_approve_it_where_they_have_to_differ(s
 
     assert (separate.reset["phase"], separate.offset) == ("AwaitingApproval", 50)
     assert separate.effective("own") == ("False", "ApproverIsRequester")
-    assert "OffsetResetApproval own has no effect: ann has asked" in separate.condition("Complete")["message"]
+    assert "OffsetResetApproval own has no effect: ann asked for the reset" in separate.condition("Complete")["message"]
 
     separate.approve(approver="bob")
     separate.passes()

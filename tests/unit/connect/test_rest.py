@@ -174,7 +174,7 @@ def test_what_is_not_answered_as_it_should_be_is_a_failure_without_its_words(
 def test_an_answer_is_read_up_to_a_bound(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rest, "MOST_BYTES", 1000)
     served.answer = always(200, b" " * 2000)
-    with pytest.raises(ConnectRefused, match="no Connect worker"):
+    with pytest.raises(ConnectRefused, match="not a Connect worker"):
         RestConnectWorkers().look(cluster_of(served), "sink")
 
 
@@ -269,7 +269,7 @@ def test_a_url_without_a_valid_host_name_is_said(host: str) -> None:
 def test_secrets_that_are_just_being_replaced_are_waited_for(served: Served, tmp_path: Path, which: str) -> None:
     gone: dict[str, Any] = {which: tmp_path / "gone"}
     cluster = ConnectCluster("main", f"https://127.0.0.1:{served.port}", username="me", **gone)
-    with pytest.raises(ConnectUnavailable, match="Secrets of Connect cluster main are just being replaced"):
+    with pytest.raises(ConnectUnavailable, match="Secrets of Connect cluster main are being replaced"):
         RestConnectWorkers().look(cluster, "sink")
     assert served.asked == []
 

@@ -57,7 +57,8 @@ def test_the_topic_is_made_and_who_acts_through_the_connection_knows_it(world: W
     [(NotAuthorized("allow the principal Write"), "NotAuthorized"), (Refused("bad replication"), "RefusedByKafka")],
 )
 @pytest.mark.parametrize(
-    ("required", "without"), [(True, "resets are refused until then"), (False, "changes of offsets go unrecorded")]
+    ("required", "without"),
+    [(True, "until this is resolved, resets are refused"), (False, "changes of offsets are not recorded")],
 )
 def test_what_prevents_it_is_said_with_what_follows_and_looked_at_again(
     failure: KafkaFailure, reason: str, required: bool, without: str, world: World
@@ -116,7 +117,7 @@ def test_through_a_frozen_connection_none_is_made_and_one_that_is_there_is_check
     assert not world.kafka.audit.topics
     assert said is not None
     assert said[:2] == ("False", "Frozen")
-    assert "it is created once the connection is no longer frozen" in said[2]
+    assert "the operator creates it once the connection is no longer frozen" in said[2]
 
     ask()
     assert (told(world) or ())[:2] == ("True", "Usable")

@@ -321,7 +321,7 @@ def test_a_connection_is_frozen_at_once_and_stays_open(world: World, *, answers:
     assert said is not None
     assert (
         said.message
-        == "frozen by alice since 2026-11-27T03:12:00Z: INC-4711. Nothing new begins; what has begun goes on"
+        == "frozen by alice since 2026-11-27T03:12:00Z: INC-4711. Nothing new begins; what has begun continues"
     )
     assert frozen_step(world.body).done
 

@@ -133,7 +133,7 @@ def test_what_was_begun_can_be_ended_through_a_connection_that_was_withdrawn_and
     assert live is not None
     assert (live.withdrawn, live.allow.groups, live.allow.topics) == (True, (), ())
     assert live.finishing is kafka
-    with pytest.raises(Refused, match="not for this namespace"):
+    with pytest.raises(Refused, match="may not be used from this namespace"):
         live.kafka.writer("payments", transaction_timeout_s=1)
 
 

@@ -366,7 +366,7 @@ def test_a_memory_that_cannot_be_read_counts_as_none(world: World, caplog: pytes
         operator.settled("orders", 3)
 
     assert world.kafka.committed(GROUP) == {}
-    assert "what is there now counts as old" in caplog.text
+    assert "the partitions that exist now count as old" in caplog.text
 
 
 def test_what_an_earlier_version_has_written_after_a_downgrade_holds(world: World) -> None:
@@ -676,7 +676,7 @@ def test_a_topic_that_is_made_anew_is_not_taken_for_the_old_one_before_it(world:
         )
 
     assert world.kafka.committed(GROUP) == dict.fromkeys(new(0, 1, 2), 0)
-    assert [h.message.split(";")[0] for h in world.told] == ["new: orders 2", "new: orders 0-2"]
+    assert [h.message.split(";")[0] for h in world.told] == ["new partitions: orders 2", "new partitions: orders 0-2"]
 
 
 def test_an_owner_that_has_skipped_a_partition_older_than_max_age_is_not_sent_back(world: World) -> None:

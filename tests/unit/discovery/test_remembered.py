@@ -73,7 +73,7 @@ def test_what_agents_were_not_told_is_kept_by_ranges() -> None:
 def test_what_nobody_has_written_of_what_agents_were_not_told_is_refused(rows: Any) -> None:
     document = json.loads(json.dumps(encode(Remembered()))) | {"untold": rows}
 
-    with pytest.raises(ValueError, match="not what discovery remembers"):
+    with pytest.raises(ValueError, match="what discovery has stored can't be read"):
         decode(document)
 
 
@@ -138,5 +138,5 @@ def test_a_topic_that_the_earlier_version_knew_before_it_was_made_anew_is_the_ne
     ids=str,
 )
 def test_a_document_that_was_changed_into_nonsense_is_a_value_error(change: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="not what discovery remembers"):
+    with pytest.raises(ValueError, match="what discovery has stored can't be read"):
         decode({**encode(remembered(orders=KnownTopic("a", 2, 3))), **change})

@@ -14,7 +14,7 @@ from tidegate.clock import SystemClock
 from tidegate.kube.client import KubeClient
 from tidegate.kube.ports import PAUSES, Conflict, EventType, KubeEvent, KubeFailure
 
-HAPPENING = KubeEvent(EventType.NORMAL, "Resumed", "it is deleted: nothing is held", "k")
+HAPPENING = KubeEvent(EventType.NORMAL, "Resumed", "this pause is deleted and holds nothing", "k")
 
 
 class Core:

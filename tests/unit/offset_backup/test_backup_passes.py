@@ -328,7 +328,7 @@ def test_a_job_that_dies_is_stopped_and_made_again_later_and_its_end_is_said(wor
     assert world.attempts() == ["1"]
     assert world.last.failures == 1
     assert world.condition.message.endswith(
-        "Making the one due at 2026-11-20T12:00:00Z has failed; tried again at 2026-11-20T12:01:30Z: out of memory"
+        "The backup due at 2026-11-20T12:00:00Z has failed (the next attempt is at 2026-11-20T12:01:30Z): out of memory"
     )
     world.restart()
     for minute, failures in ((1, 2), (2, 3), (4, 4)):
@@ -810,7 +810,7 @@ def test_what_was_taken_stays_listed_where_the_document_is_lost(world: World, sp
     assert world.attempts() == ["1", "2", "3", "4"]
     assert (world.last.last, world.last.backups) == (before.last, before.backups)
     assert (world.condition.reason, world.events) == ("GroupsUnread", events)
-    assert world.condition.message.startswith("2 group(s) could not be read. the newest one, due at")
+    assert world.condition.message.startswith("2 group(s) could not be read; the newest backup, due at")
     assert world.sample("tidegate_backup_offsets", namespace="ns", backup="p") == 12
 
     world.end_job()

@@ -81,7 +81,7 @@ def test_a_run_that_was_seen_before_its_cluster_was_reached_is_known_once_it_is(
     [live] = world.live
 
     # A new process.
-    world.live.put(replace(live, cluster_id="", trouble=("Connecting", "the cluster was not reached yet")))
+    world.live.put(replace(live, cluster_id="", trouble=("Connecting", "the operator has not reached the cluster yet")))
     world.restart()
     passes = ResetPasses(world.parts)
     world.reconciler = OffsetResetReconciler(passes, world.parts)

@@ -242,13 +242,13 @@ def _no_cluster(world: World) -> None:
 @pytest.mark.parametrize(
     ("flaw", "reason", "says"),
     [
-        (_gone, CONNECTOR_NOT_FOUND, "look at its name"),
+        (_gone, CONNECTOR_NOT_FOUND, "check its name"),
         (_source, NOT_A_SINK, "source connector"),
         (_other_group, OTHER_GROUP, "reads as group other"),
         (_variable, OTHER_GROUP, "set by a variable"),
-        (_failed, CONNECTOR_FAILED, "restart it or stop it"),
+        (_failed, CONNECTOR_FAILED, "restart or stop it"),
         (_unsettled, CONNECTOR_UNSETTLED, "UNASSIGNED"),
-        (_too_old, CONNECT_TOO_OLD, "since Kafka 3.5"),
+        (_too_old, CONNECT_TOO_OLD, "takes Kafka 3.5 or newer"),
         (_refused, CONNECT_REFUSES, "401"),
         (_no_cluster, CONNECT_CLUSTER_NOT_FOUND, "spec.connect"),
     ],

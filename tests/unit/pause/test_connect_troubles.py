@@ -312,7 +312,7 @@ def test_while_its_connection_is_not_there_it_stays_stopped_and_says_so(world: W
     assert (world.phase, asked(world)) == ("Resuming", ["stop sink"])
     state, reason, message = condition(world, "Stalled")
     assert (state, reason) == ("True", "WaitingForConnection")
-    assert "its KafkaConnection, which has the Connect cluster, is not open" in message
+    assert "the KafkaConnection that has the Connect cluster is not open" in message
     world.live.put(live)
     world.passes()
     assert (world.body, connector(world)) == (None, RUNNING)
@@ -359,7 +359,7 @@ def test_one_that_was_stopped_at_another_url_is_not_forgotten(world: World, is_o
         world.drop()
     world.passes(limit=4)
     assert condition(world, "Stalled")[1] == "ConnectorLeft"
-    assert "at another URL than spec.connect of its KafkaConnection has now" in condition(world, "Stalled")[2]
+    assert "at another URL than spec.connect of its KafkaConnection names now" in condition(world, "Stalled")[2]
     assert asked(world) == ["stop sink"]
     world.drop()
     give_up(world, "abandon")

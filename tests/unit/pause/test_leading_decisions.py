@@ -290,4 +290,6 @@ def test_whether_it_is_led_again_is_not_said_before_it_is() -> None:
     status = {"leader": NOTED, "phase": PausePhase.PAUSED, "partitions": ROWS}
     decision = decide(seen_of(led(Report(trouble="NotAuthorized", lost=1, is_refused=True)), status=status))
     [message] = [happening.message for happening in decision.happenings if happening.reason == "FailedOpen"]
-    assert message == "the group went on without its leader: its partitions may be read until it is led again"
+    assert message == (
+        "the group carried on without the operator as its leader: its partitions may be read until it is led again"
+    )

@@ -502,7 +502,9 @@ def test_unusable_control_topics_take_no_holds_and_say_what_to_do() -> None:
 def test_without_kafka_nothing_is_decided_and_what_was_said_is_doubted() -> None:
     topics = Topics().hold(*O[:4]).ack(*O[:2]).ack(*O[2:4], member=B)
     paused = decide(seen_of(topics=topics))
-    away = Refusal("WaitingForConnection", "KafkaConnection kafka is not ready (KafkaUnavailable): it waits for it")
+    away = Refusal(
+        "WaitingForConnection", "KafkaConnection kafka is not ready (KafkaUnavailable): this pause waits for it"
+    )
     decision = decide(later(seen_of(), paused, SECOND, observed=None, waiting=away))
     assert decision.action is None
     assert decision.status.phase is PausePhase.PAUSED

@@ -33,7 +33,7 @@ def test_the_intent_is_written_before_what_is_done(world: World) -> None:
     assert world.steps.log == ["status Resuming 0/2", "release 2", "finalizer off"]
     assert world.body is None
     assert world.held == []
-    assert world.kube.happenings_of("p")[-1].message == "it is deleted: nothing is held"
+    assert world.kube.happenings_of("p")[-1].message == "this pause is deleted and holds nothing"
 
 
 @pytest.mark.parametrize("dies_in", range(7))

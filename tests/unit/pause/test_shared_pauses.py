@@ -246,7 +246,7 @@ def test_which_secret_a_connect_cluster_lacks_is_told_to_its_own_namespace_only(
 
     assert world.said("Stalled") == (
         CONNECT_CLUSTER_UNUSABLE,
-        "Connect cluster main of KafkaConnection platform/kafka: a Secret that it needs can't be used: ask whoever has "
-        "it",
+        "Connect cluster main of KafkaConnection platform/kafka: a Secret that it needs can't be used: ask whoever "
+        "owns the connection",
     )
     assert "internal" not in str(world.body)
