@@ -301,7 +301,7 @@ class MirrorJobs:
         except NotFound:
             return None
         except BadOrder as bad:
-            _log.warning("%s: %s; it is written anew", label_of(body), bad)
+            _log.warning("%s: %s. The operator writes it again", label_of(body), bad)
             return None
         return order if number_of_launch(name, order.launch) else None
 

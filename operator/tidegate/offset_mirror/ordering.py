@@ -29,7 +29,7 @@ def engine_refusal(spec: OffsetMirrorSpec, pair: Collection[Live], jobs: JobPart
     if spec.engine is not MirrorEngine.SPARK:
         return None
     if jobs.runner is None:
-        says = "spec.engine is Spark, and this operator has no Spark runner: configure one (TIDEGATE_SPARK_RUNNER)"
+        says = "spec.engine is Spark, but this operator has no Spark runner: configure one (TIDEGATE_SPARK_RUNNER)"
         return Refusal(SPARK_UNAVAILABLE, f"{says}, or use engine Direct")
     found = why_not(spec.spark, unmounted(pair), jobs.settings, in_pods=jobs.in_pods)
     return None if found is None else Refusal(*found)

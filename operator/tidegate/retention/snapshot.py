@@ -85,7 +85,7 @@ class Snapshots:
         except NewerVersion as newer:
             raise NewerMemory(str(newer)) from newer
         except ValueError as error:
-            _log.warning("%s: group %s: %s; it is written anew", label_of(policy.body), policy.group, error)
+            _log.warning("%s: group %s: %s. The operator writes it again", label_of(policy.body), policy.group, error)
         here, names = places.here(policy.live.cluster_id), (namespace_of(policy.body), name_of(policy.body))
         return Known(here, places, places.looked_ms, *names, policy.group)
 
