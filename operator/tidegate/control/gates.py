@@ -46,7 +46,7 @@ class Held:
     since_ms: int | None = None
 
     def says(self, hold: Hold) -> bool:
-        """Whether it need not be written anew to say this: what a newer version has written is left as it is.
+        """Whether it need not be rewritten to say this: what a newer version has written is left as it is.
 
         No hold may have epoch 0. One that does has lost its writer before that could write it again.
         """

@@ -54,7 +54,7 @@ class Hold:
 
     @property
     def is_newer(self) -> bool:
-        """Whether a newer version of Tidegate has written it, so that it is not written anew, nor swept."""
+        """Whether a newer version of Tidegate has written it, so that it is neither rewritten nor swept."""
         return self.version > versions.HOLD.version
 
 
@@ -77,7 +77,7 @@ class Limit:
 
     @property
     def is_newer(self) -> bool:
-        """Whether a newer version of Tidegate has written it, so that it is not written anew, nor swept."""
+        """Whether a newer version of Tidegate has written it, so that it is neither rewritten nor swept."""
         return self.version > versions.LIMIT.version
 
 
@@ -177,7 +177,7 @@ class Run:
     @property
     def is_newer(self) -> bool:
         """Whether a newer version of Tidegate has written it, or the run's document that it vouches for, so that
-        neither is written anew, nor removed."""
+        it is neither rewritten nor removed."""
         of_document = versions.digest_version(self.digest)
         return self.version > versions.RUN_RECORD.version or of_document > versions.RUN.version
 
