@@ -148,7 +148,11 @@ def test_no_record_of_a_new_partition_is_skipped(
     assert [reason for reason, _ in shared.events(name)].count("PartitionsFound") == 1
 
 
-@pytest.mark.parametrize("fleet", [CLASSIC, CONSUMER], ids=["classic", "KIP-848"], indirect=True)
+@pytest.mark.parametrize(
+    "fleet",
+    [pytest.param(CLASSIC, id="classic"), pytest.param(CONSUMER, id="KIP-848", marks=pytest.mark.nightly)],
+    indirect=True,
+)
 def test_an_owner_that_came_while_the_operator_was_away_is_sent_back(
     resources: Resources,
     connected: Resources,

@@ -20,13 +20,7 @@ KILLED_IN: Final = {
     "Applying": APPLYING,
     "Verifying": frozenset({ResetPhase.VERIFYING}),
 }
-SHOWN: Final = (("operator", "Applying"),)
-"""The death in every run of the tests, beside those in pods; all of them each night."""
-DEATHS: Final = [
-    pytest.param(victim, phase, marks=() if (victim, phase) in SHOWN else pytest.mark.nightly)
-    for victim in ("operator", "driver")
-    for phase in KILLED_IN
-]
+DEATHS: Final = [(victim, phase) for victim in ("operator", "driver") for phase in KILLED_IN]
 NOBODY_WAITS_LONGER_S: Final = 15.0
 
 
@@ -91,6 +85,7 @@ def test_a_policy_goes_back_to_the_record_that_spark_finds(live: Live) -> None:
     assert verdict.clean, verdict.complaints()
 
 
+@pytest.mark.nightly  # in pods each of them dies once in every run of the tests
 @pytest.mark.parametrize(("victim", "phase"), DEATHS)
 def test_a_death_in_mid_run_is_finished_by_the_next_one_once(live: Live, phase: str, victim: str) -> None:
     live.flowing()

@@ -361,6 +361,7 @@ def test_a_run_through_spark_submit(kafka: Any, group: str, topic: str, tmp_path
     assert committed == {TopicPartition(topic, 0): 4, TopicPartition(topic, 1): 4}
 
 
+@pytest.mark.nightly  # what it says is tried above, without spark-submit
 def test_a_driver_that_finds_a_forged_document_says_so_and_moves_nothing(
     kafka: Any, group: str, topic: str, tmp_path: Path, client: KafkaClient
 ) -> None:
@@ -376,6 +377,7 @@ def test_a_driver_that_finds_a_forged_document_says_so_and_moves_nothing(
     assert client.committed(group)[TopicPartition(topic, 0)] == 5
 
 
+@pytest.mark.nightly  # tests/apiserver/test_operator_spark.py and the tests in pods kill drivers, too
 def test_a_driver_killed_while_planning_is_followed_by_one_that_finishes(
     kafka: Any, group: str, topic: str, tmp_path: Path, client: KafkaClient
 ) -> None:

@@ -93,7 +93,7 @@ def test_an_owner_that_is_sent_back_without_a_record_is_in_the_log_of_the_proces
     assert result.phase is ResetPhase.SUCCEEDED
     [warning] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert f"group {GROUP}" in warning
-    assert "without a record" in warning
+    assert "was not recorded in the audit log" in warning
     assert "not allowed" in warning
 
 

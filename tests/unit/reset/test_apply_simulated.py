@@ -437,6 +437,7 @@ LIKE_ANOTHER = (
     "before-kip-429",
     "static",
     "managed-cooperative",
+    "cooperative-go-often",
 )
 """Kinds that take nearly all steps of another one. Tests that try every step of a run try these nightly."""
 
@@ -512,12 +513,12 @@ def test_a_writer_may_die_while_a_member_does_not_rejoin(kind: Kind, standstill_
 
 AWAY_S = 20.0
 AWAY = (
-    *("eager", "eager-not-waiting", "cooperative", "cooperative-go-often"),
+    *("eager", "eager-not-waiting", "cooperative", "cooperative-go", "cooperative-go-often"),
     *("before-kip-429", "consumer-not-waiting", "managed-eager"),
 )
 
 
-@pytest.mark.parametrize("kind", _each(k for k in (*KINDS, GO_OFTEN) if k.name in AWAY))
+@pytest.mark.parametrize("kind", _each(k for k in (*KINDS, GO, GO_OFTEN) if k.name in AWAY))
 def test_kafka_may_be_away_at_any_step(kind: Kind, tmp_path: Path) -> None:
     """For 20 s, and to this writer only, so the owners go on meanwhile. What was verified is not applied again."""
     world = World(kind, tmp_path / "whole")
