@@ -473,9 +473,6 @@ def test_health_says_that_all_is_observed_and_what_is_not(connected: Resources, 
 
 
 def test_a_stopped_operator_ends_orderly(connected: Resources, operator: OperatorProcess) -> None:
-    began = time.monotonic()
-
     assert operator.stop() == 0
 
-    assert time.monotonic() - began < 15
     assert not operator.runtime_directory.exists()

