@@ -9,11 +9,9 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Final
 
 from tidegate_agent.control import ControlLink
-from tidegate_agent.ending_link import EndingLink
 from tidegate_agent.own_clients import connection_settings
 from tidegate_agent.settings import Settings, read_settings
 
@@ -28,7 +26,7 @@ class _Process:
     pid: int = field(default_factory=os.getpid)
     settings: Settings | None = None
     lock: Any = field(default_factory=threading.Lock)
-    links: dict[tuple[tuple[str, object], ...], ControlLink | EndingLink] = field(default_factory=dict)
+    links: dict[tuple[tuple[str, object], ...], ControlLink] = field(default_factory=dict)
 
 
 _process = _Process()
@@ -63,9 +61,8 @@ def settings() -> Settings:
     return _process.settings
 
 
-def link(config: Mapping[str, Any]) -> ControlLink | EndingLink:
-    """The link for consumers with this connection (librdkafka's settings); those that share one share the link, which
-    ends with the last of them where the settings hold a function.
+def link(config: Mapping[str, Any]) -> ControlLink:
+    """The link for consumers with this connection (librdkafka's settings); those that share one share the link.
 
     Raises ``SettingsError``.
     """
@@ -75,16 +72,8 @@ def link(config: Mapping[str, Any]) -> ControlLink | EndingLink:
     with _process.lock:
         found = _process.links.get(key)
         if found is None:
-            opened = partial(ControlLink, connection, wanted.control_topic, wanted.acks_topic)
-            ends = any(callable(value) for value in connection.values())
-            found = _process.links[key] = EndingLink(opened, partial(_ended, key)) if ends else opened()
+            found = _process.links[key] = ControlLink(connection, wanted.control_topic, wanted.acks_topic)
         return found
-
-
-def _ended(key: tuple[tuple[str, object], ...], link: EndingLink) -> None:
-    with _process.lock:
-        if _process.links.get(key) is link:
-            del _process.links[key]
 
 
 def is_of_this_process(pid: int) -> bool:

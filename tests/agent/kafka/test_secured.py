@@ -5,10 +5,7 @@ Applications are other processes, started as a user starts them; of each client 
 
 from __future__ import annotations
 
-import base64
-import json
 import logging
-import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack
@@ -17,7 +14,6 @@ from dataclasses import dataclass
 import pytest
 from confluent_kafka.admin import AclOperation, AdminClient, ResourceType
 
-from agent.kafka.confluent_application import links_of_its_own
 from devstack import KafkaCluster
 from devstack.kafka_security import KafkaSecurity
 from devstack.processes import eventually
@@ -26,7 +22,6 @@ from support.clients import ConsumerFleet
 from support.gated_applications import Scene
 from support.stack_fixtures import Unique, topics_of
 from tidegate_agent import control, topic_description
-from tidegate_agent.adapters.confluent import ManagedConsumer
 from tidegate_agent.control import ControlLink
 
 KINDS = ("librdkafka", "kafka-python", "aiokafka")
@@ -215,49 +210,6 @@ def test_where_it_is_to_be_open_an_unreadable_control_topic_holds_nothing_up_for
         these.allow(one.scene, ("control", READ), ("acks", WRITE))
     for one in these.all:
         assert one.scene.close_gate().member, "once it can be read, it is obeyed"
-
-
-def test_consumers_with_a_callback_of_their_own_leave_no_link_behind(
-    kafka_secure: KafkaCluster, unique: Unique
-) -> None:
-    """One that shares its OAuth callback with nobody shares its link with nobody."""
-    security, topic = kafka_secure.security, next(topics_of(kafka_secure, unique))(1)
-    claims = {"sub": "tidegate", "iat": int(time.time()), "exp": int(time.time()) + 3600, "scope": "kafka"}
-    token = ".".join(
-        base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in ({"alg": "none"}, claims)
-    )
-
-    def links() -> int:
-        return sum(thread.name.startswith("tidegate-agent") for thread in threading.enumerate())
-
-    with ExitStack() as ending:
-        scene = Scene(kafka_secure.bootstrap, topic, unique("group"))
-        ending.callback(scene.close)
-        names, before = scene.settings, links()
-        allow(
-            AdminClient({"bootstrap.servers": kafka_secure.bootstrap}),
-            *((ResourceType.TOPIC, each, READ) for each in (topic, names.control_topic)),
-            (ResourceType.TOPIC, names.acks_topic, WRITE),
-            (ResourceType.GROUP, scene.group, READ),
-        )
-        ending.enter_context(links_of_its_own(names))
-        for _ in range(2):
-            consumer = ManagedConsumer(
-                {
-                    "bootstrap.servers": security.sasl_ssl_bootstrap,
-                    "security.protocol": "SASL_SSL",
-                    "sasl.mechanism": "OAUTHBEARER",
-                    "ssl.ca.location": str(security.ca),
-                    "oauth_cb": lambda _: (f"{token}.", claims["exp"]),
-                    "group.id": scene.group,
-                    "auto.offset.reset": "earliest",
-                }
-            )
-            consumer.subscribe([topic])
-            assert eventually(lambda c=consumer: c.poll(0.2) is not None, 90), "nothing was read"  # type: ignore[misc]
-            assert links() >= before + 3, "its own thread, and two of its link"
-            consumer.close()
-            assert eventually(lambda: links() == before, 90)
 
 
 def test_a_wrong_password_is_said_once_and_not_told(

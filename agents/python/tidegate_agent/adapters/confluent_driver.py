@@ -29,7 +29,6 @@ from tidegate_agent.adapters.confluent_offsets import COMMITTED_S, SETTLE_S, Con
 from tidegate_agent.control import ControlLink
 from tidegate_agent.core import Core
 from tidegate_agent.effects import Begin, Commit, Committed, Effect, Forget, Pause, Position, Resume, Seek, SendAcks
-from tidegate_agent.ending_link import EndingLink
 from tidegate_agent.gates import Partition
 from tidegate_agent.partition_state import Stage
 
@@ -44,7 +43,7 @@ _KEPT_METADATA: Final = 64
 class Driver(ConsumerOffsets):
     """One consumer's core and the thread that drives it. Locks are those of ``ConsumerOffsets``."""
 
-    def __init__(self, consumer: Any, config: Mapping[str, Any], link: ControlLink | EndingLink, core: Core) -> None:
+    def __init__(self, consumer: Any, config: Mapping[str, Any], link: ControlLink, core: Core) -> None:
         super().__init__(link, core)
         strategy = str(config.get("partition.assignment.strategy", ""))
         protocol = str(config.get("group.protocol", "classic")).lower()

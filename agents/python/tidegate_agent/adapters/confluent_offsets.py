@@ -26,7 +26,6 @@ from tidegate_agent.adapters.confluent_client import (
 )
 from tidegate_agent.control import ControlLink
 from tidegate_agent.core import Core
-from tidegate_agent.ending_link import EndingLink
 from tidegate_agent.gates import Partition
 from tidegate_agent.partition_state import Stage
 
@@ -45,7 +44,7 @@ class ConsumerOffsets:
     so that what was decided is still so when it is done; ``_state`` while the core is looked at, never for long.
     """
 
-    def __init__(self, link: ControlLink | EndingLink, core: Core) -> None:
+    def __init__(self, link: ControlLink, core: Core) -> None:
         self.pid = process.pid()
         self.core = core
         self.link = link
