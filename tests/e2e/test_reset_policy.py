@@ -85,7 +85,7 @@ def test_a_policy_goes_back_to_the_record_that_spark_finds(live: Live) -> None:
     assert verdict.clean, verdict.complaints()
 
 
-@pytest.mark.nightly  # in pods each of them dies once in every run of the tests
+@pytest.mark.nightly  # continuous integration kills each of them once, in pods
 @pytest.mark.parametrize(("victim", "phase"), DEATHS)
 def test_a_death_in_mid_run_is_finished_by_the_next_one_once(live: Live, phase: str, victim: str) -> None:
     live.flowing()

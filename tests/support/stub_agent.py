@@ -21,6 +21,8 @@ from tidegate.kafka_client.client import KafkaClient
 
 _LOOK_S: Final = 0.5
 """How often it looks whether the control topic is still the same one."""
+_ANSWERED_S: Final = 5.0
+"""For how long it waits for that: it is asked again."""
 
 
 class StubAgent:
@@ -142,9 +144,10 @@ class StubAgent:
         if time.monotonic() < self._looks_at:
             return
         self._looks_at = time.monotonic() + _LOOK_S
-        described = admin.describe_topics(TopicCollection([self._control_topic]))[self._control_topic]
-        with contextlib.suppress(KafkaException):  # there is none
-            found = str(described.result(10).topic_id)
+        asked = TopicCollection([self._control_topic])
+        described = admin.describe_topics(asked, request_timeout=_ANSWERED_S)[self._control_topic]
+        with contextlib.suppress(KafkaException, TimeoutError):  # there is none, or no broker answers
+            found = str(described.result(_ANSWERED_S + 1).topic_id)
             if self._control_topic_id not in ("", found):
                 self._said.clear()
             self._control_topic_id = found

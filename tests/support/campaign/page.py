@@ -32,7 +32,7 @@ Each trial's history is judged by rules that know nothing of Tidegate ([format a
 rules](../../tests/support/HISTORY.md)). A verdict is *untrue* if the history breaks one of them: a record was lost, an
 offset moved although nobody had asked for it, or what a reset said of itself (`Succeeded`, `RolledBack`, `Failed`) is
 contradicted by what the consumers received and committed. It is *broken* if the trial did not finish, for example
-because a test consumer stopped reading before the end on an overloaded machine.
+because a test consumer did not read to the end in time on an overloaded machine.
 """
 
 
