@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from confluent_kafka.cimpl import KafkaError, KafkaException, Producer
 
 from tidegate_agent.gates import Partition
-from tidegate_agent.own_clients import client_log, plain
+from tidegate_agent.own_clients import OwnClients, client_log, plain
 from tidegate_agent.records import Ack, AckKey, encode_key, encode_value
 from tidegate_agent.troubles import Troubles
 
@@ -19,82 +22,126 @@ log = logging.getLogger("tidegate_agent")
 _ACK_MS: Final = 10_000
 
 
-class AckWriter:
-    """Its producer is made with the first ack. ``changed``: the lock that ``outstanding`` is looked at with."""
+@dataclass
+class _Batch:
+    """Acks that were given at once."""
 
-    def __init__(
-        self, settings: Mapping[str, Any], topic: str, changed: threading.Condition, troubles: Troubles
-    ) -> None:
-        """``settings``: librdkafka's, as they are when the producer is made."""
-        self._settings = settings
+    records: Sequence[tuple[bytes, bytes | None]]
+    """Keys and values."""
+    done: Callable[[bool], None]
+    unanswered: int
+    failed: bool = False
+
+
+class AckWriter:
+    """Its producer is made after the first ack. ``changed``: the lock that ``outstanding`` is looked at with."""
+
+    def __init__(self, clients: OwnClients, topic: str, changed: threading.Condition, troubles: Troubles) -> None:
+        self._clients = clients
         self._topic = topic
         self._changed = changed
         self._troubles = troubles
         self._producer: Producer | None = None
+        self._queued: deque[_Batch] = deque()
         self.outstanding = 0
         """Acks that the broker has not answered yet: for that, ``poll`` has to be called."""
 
     def send(
         self, group: str, member: str, acks: Mapping[Partition, tuple[int, int]], done: Callable[[bool], None]
-    ) -> bool:
+    ) -> None:
         """Send acks; ``done`` is called once, maybe from another thread, with whether the broker has them all.
 
-        Whether they are on their way.
+        It returns at once. As long as there is no producer, they wait for ``poll`` to make it.
         """
-        errors: list[KafkaError] = []
-        left = [len(acks)]
-
-        def delivered(error: KafkaError | None, _message: object) -> None:
-            with self._changed:
-                self.outstanding -= 1
-                self._changed.notify_all()
-            left[0] -= 1
-            if error is not None:
-                errors.append(error)
-                self._troubles.say("acks", f"cannot write acks to topic {self._topic}: {error.str()}")
-            if left[0] == 0:
-                if not errors:
-                    self._troubles.over("acks", f"acks are written to topic {self._topic} again")
-                done(not errors)
-
-        try:
-            producer = self._writer()
-            for partition, (epoch, offset) in acks.items():
-                key, value = AckKey(group, *partition), Ack(epoch, offset, member)
-                producer.produce(self._topic, encode_value(value), encode_key(key), on_delivery=delivered)
-                with self._changed:
-                    self.outstanding += 1
-        except (KafkaException, BufferError) as error:
-            # Those that were produced already come back to ``delivered``, which never sees the last one.
-            self._troubles.say("acks", f"cannot write acks to topic {self._topic}: {error}")
-            done(False)
-            return False
-        return True
+        records = [
+            (encode_key(AckKey(group, *partition)), encode_value(Ack(epoch, offset, member)))
+            for partition, (epoch, offset) in acks.items()
+        ]
+        with self._changed:
+            self._queued.append(_Batch(records, done, len(records)))
+            self.outstanding += len(records)
+            self._changed.notify_all()
+        producer = self._producer
+        if producer is not None:
+            self._produce(producer)
 
     def poll(self, seconds: float) -> None:
-        """Have the broker's answers delivered."""
+        """Have the broker's answers delivered. Called from the link's own thread, for it makes the producer here."""
+        if self._queued:
+            try:
+                producer = self._writer()
+            except (KafkaException, RuntimeError, ValueError, TypeError, OSError) as error:
+                self._fail(error)
+            else:
+                self._produce(producer)
         if self._producer is not None:
             self._producer.poll(seconds)
 
-    def set_credentials(self, username: str, password: str) -> None:
-        producer = self._producer
-        if producer is not None:
-            producer.set_sasl_credentials(username, password)
-
     def _writer(self) -> Producer:
+        if self._producer is None:
+            of_acks = {
+                "linger.ms": 2,
+                "message.timeout.ms": _ACK_MS,
+                # The order of a partition's acks is what they mean; with one request at a time it is kept without the
+                # rights that idempotence may need.
+                "acks": "all",
+                "max.in.flight.requests.per.connection": 1,
+                "allow.auto.create.topics": False,
+            }
+            self._producer = self._clients.make(
+                "acks", lambda settings: plain(Producer)({**settings, **of_acks}, logger=client_log())
+            )
+        return self._producer
+
+    def _produce(self, producer: Producer) -> None:
+        """Hand over what is queued, in its order, from any thread."""
+        errors: list[Exception] = []
+        ended: list[_Batch] = []
         with self._changed:
-            if self._producer is None:
-                self._producer = plain(Producer)(
-                    {
-                        **self._settings,
-                        "linger.ms": 2,
-                        "message.timeout.ms": _ACK_MS,
-                        # The order of a partition's acks is what they mean; with one request at a time it is kept
-                        # without the rights that idempotence may need.
-                        "acks": "all",
-                        "max.in.flight.requests.per.connection": 1,
-                        "allow.auto.create.topics": False,
-                    },
-                    logger=client_log(),
-                )
-            return self._producer
+            while self._queued:
+                batch = self._queued.popleft()
+                left = len(batch.records)
+                try:
+                    for key, value in batch.records:
+                        producer.produce(self._topic, value, key, on_delivery=partial(self._delivered, batch))
+                        left -= 1
+                except (KafkaException, BufferError) as error:
+                    errors.append(error)
+                    batch.failed = True
+                    if self._count(batch, left):
+                        ended.append(batch)
+        for error in errors:
+            self._say(str(error))
+        for batch in ended:
+            batch.done(False)
+
+    def _fail(self, error: Exception) -> None:
+        with self._changed:
+            failed = list(self._queued)
+            self._queued.clear()
+            for batch in failed:
+                self._count(batch, batch.unanswered)
+        self._say(str(error))
+        for batch in failed:
+            batch.done(False)
+
+    def _delivered(self, batch: _Batch, error: KafkaError | None, _message: object) -> None:
+        with self._changed:
+            batch.failed |= error is not None
+            is_last = self._count(batch, 1)
+        if error is not None:
+            self._say(error.str())
+        if is_last:
+            if not batch.failed:
+                self._troubles.over("acks", f"acks are written to topic {self._topic} again")
+            batch.done(not batch.failed)
+
+    def _count(self, batch: _Batch, ended: int) -> bool:
+        """Have so many acks of a batch not be outstanding any more; whether those were the last. Under the lock."""
+        self.outstanding -= ended
+        batch.unanswered -= ended
+        self._changed.notify_all()
+        return batch.unanswered == 0
+
+    def _say(self, reason: str) -> None:
+        self._troubles.say("acks", f"cannot write acks to topic {self._topic}: {reason}")

@@ -29,7 +29,7 @@ from tidegate_agent import control_reading
 from tidegate_agent.ack_writer import AckWriter
 from tidegate_agent.control_reading import ControlReading
 from tidegate_agent.gates import Known, Partition
-from tidegate_agent.own_clients import client_log, plain, reader_settings
+from tidegate_agent.own_clients import OwnClients, client_log, plain, reader_settings
 from tidegate_agent.topic_description import REQUEST_S, Topic, topic_id, topic_ids, topic_now, unless_absent
 from tidegate_agent.troubles import Troubles
 
@@ -71,7 +71,6 @@ class ControlLink:
     """
 
     def __init__(self, settings: Mapping[str, Any], control_topic: str, acks_topic: str) -> None:
-        self._settings = dict(settings)
         self._topic = control_topic
         self._acks_topic = acks_topic
         self._changed = threading.Condition()
@@ -102,10 +101,9 @@ class ControlLink:
         """When the control topic was found lost before anything of it had been read."""
         self._stopped = False
         self._threads: list[threading.Thread] = []
-        self._clients: dict[str, Any] = {}
-        """Those that read, by what they are for."""
+        self._clients = OwnClients(settings, self._changed)
         self._troubles = Troubles()
-        self._acks = AckWriter(self._settings, acks_topic, self._changed, self._troubles)
+        self._acks = AckWriter(self._clients, acks_topic, self._changed, self._troubles)
 
     # --- for adapters -------------------------------------------------------------------------------------------------
 
@@ -156,19 +154,13 @@ class ControlLink:
         if not generation:
             done(True)
             return
-        if not self._acks.send(group, member, acks, done):
-            return
+        self._acks.send(group, member, acks, done)
         with self._changed:
             self._start()
-            self._changed.notify_all()
 
     def set_credentials(self, username: str, password: str) -> None:
         """What the application told its own client to use from now on."""
-        with self._changed:
-            self._settings["sasl.username"], self._settings["sasl.password"] = username, password
-            for client in self._clients.values():
-                client.set_sasl_credentials(username, password)
-        self._acks.set_credentials(username, password)
+        self._clients.set_credentials(username, password)
 
     def settle(self, until: float) -> None:
         """Wait until none of the link's clients has a connection to make, or until that time (``time.monotonic``).
@@ -230,8 +222,7 @@ class ControlLink:
     def _keep(self) -> None:
         from confluent_kafka.admin import AdminClient
 
-        with self._changed:
-            admin = self._clients["keeper"] = AdminClient({**self._settings}, logger=client_log())
+        admin = self._clients.make("keeper", lambda settings: AdminClient(settings, logger=client_log()))
         answered, next_look = 0, 0.0
         while not self._stopped:
             with self._changed:
@@ -328,9 +319,10 @@ class ControlLink:
         with self._changed:
             self._changed.wait_for(lambda: self._stopped or self._wanted is not None)
         reading: tuple[str, int] | None = None
+        consumer = self._clients.make(
+            "reader", lambda settings: plain(Consumer)(reader_settings(settings), logger=client_log())
+        )
         with self._changed:
-            settings = reader_settings(self._settings)
-            consumer = self._clients["reader"] = plain(Consumer)(settings, logger=client_log())
             # Begun again after a failure, the same topic is read from its start.
             self._round += self._begun[0] != ""
         try:
@@ -348,8 +340,7 @@ class ControlLink:
                 if first is not None and self._wanted_reading() == reading:
                     self._take([first, *consumer.consume(_BATCH, 0)])
         finally:
-            with self._changed:
-                del self._clients["reader"]
+            self._clients.drop("reader")
             consumer.close()
 
     def _wanted_reading(self) -> tuple[str, int] | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 log = logging.getLogger("tidegate_agent")
@@ -72,3 +73,42 @@ def client_log() -> logging.Logger:
     if not logger.handlers:
         logger.addHandler(_Silent())
     return logger
+
+
+class OwnClients:
+    """Those of one link, by what they are for. ``settings``: librdkafka's, see ``connection_settings``."""
+
+    def __init__(self, settings: Mapping[str, Any], changed: threading.Condition) -> None:
+        self._settings = dict(settings)
+        self._changed = changed
+        self._clients: dict[str, Any] = {}
+
+    def make(self, purpose: str, build: Callable[[dict[str, Any]], Any]) -> Any:
+        """What ``build`` makes of the settings; raises what it raises.
+
+        Call it from the link's own threads, without the lock: where a callback gives the token, a client's constructor
+        waits for it for seconds, and the application's thread, which wants the lock, may be the one that gives it.
+        """
+        with self._changed:
+            settings = dict(self._settings)
+        client = build(dict(settings))
+        with self._changed:
+            self._clients[purpose] = client
+            if settings != self._settings:
+                self._tell(client)
+        return client
+
+    def drop(self, purpose: str) -> None:
+        """It is about to be closed."""
+        with self._changed:
+            self._clients.pop(purpose, None)
+
+    def set_credentials(self, username: str, password: str) -> None:
+        """For those there are, and those that are made from now on."""
+        with self._changed:
+            self._settings["sasl.username"], self._settings["sasl.password"] = username, password
+            for client in self._clients.values():
+                self._tell(client)
+
+    def _tell(self, client: Any) -> None:
+        client.set_sasl_credentials(self._settings["sasl.username"], self._settings["sasl.password"])

@@ -15,10 +15,11 @@ import pytest
 from confluent_kafka.admin import AclOperation, AdminClient, ResourceType
 
 from devstack import KafkaCluster
-from devstack.kafka_security import KafkaSecurity
+from devstack.kafka_security import CLIENT_USER, KafkaSecurity
 from devstack.processes import eventually
 from support.acls import allow
 from support.clients import ConsumerFleet
+from support.clients.tokens import PROVIDER
 from support.gated_applications import Scene
 from support.stack_fixtures import Unique, topics_of
 from tidegate_agent import control, topic_description
@@ -50,6 +51,23 @@ def by_certificate(security: KafkaSecurity) -> Settings:
     }
 
 
+def by_token(security: KafkaSecurity) -> Settings:
+    return {
+        "bootstrap.servers": security.sasl_ssl_bootstrap,
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "OAUTHBEARER",
+        "ssl.ca.location": str(security.ca),
+    }
+
+
+_TOKENS = {
+    "librdkafka": {
+        "enable.sasl.oauthbearer.unsecure.jwt": "true",
+        "sasl.oauthbearer.config": f"principal={CLIENT_USER}",
+    },
+    "kafka-python": {PROVIDER: CLIENT_USER},
+    "aiokafka": {PROVIDER: CLIENT_USER},
+}
 _PYTHON_NAMES = {
     "sasl.username": "sasl_plain_username",
     "sasl.password": "sasl_plain_password",
@@ -60,6 +78,8 @@ _PYTHON_NAMES = {
 
 
 def spelled(settings: Settings, kind: str) -> dict[str, str]:
+    if settings.get("sasl.mechanism") == "OAUTHBEARER":
+        settings = {**settings, **_TOKENS[kind]}
     if kind == "librdkafka":
         return dict(settings)
     return {_PYTHON_NAMES.get(name, name.replace(".", "_")): value for name, value in settings.items()}
@@ -153,7 +173,7 @@ def applications(kafka_secure: KafkaCluster, unique: Unique, monkeypatch: pytest
         yield made
 
 
-@pytest.mark.parametrize("way", [by_password, by_certificate])
+@pytest.mark.parametrize("way", [by_password, by_certificate, by_token])
 def test_the_agents_clients_come_as_the_application_does_and_tell_no_password(
     applications: StartAll, kafka_secure: KafkaCluster, way: Callable[[KafkaSecurity], Settings]
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 from tidegate_agent import ack_writer, control
 from tidegate_agent.control import ControlLink
 from tidegate_agent.gates import Partition
+from tidegate_agent.own_clients import OwnClients
 from tidegate_agent.topic_description import Topic
 
 WITHIN_S = 20.0
@@ -33,16 +34,20 @@ class Client:
     def poll(self, seconds: float) -> None:
         threading.Event().wait(seconds)
 
-    def produce(self, *_record: Any, **_named: Any) -> None: ...
-
     def close(self) -> None: ...
 
 
 def test_a_new_password_reaches_whatever_client_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Client] = []
 
-    def plain(_kind: Any) -> Callable[..., Client]:
-        return lambda settings, **_named: Client(made, settings)
+    all_made = threading.Event()
+
+    class Producer(Client):
+        def produce(self, *_record: Any, **_named: Any) -> None:
+            all_made.set()
+
+    def plain(kind: Any) -> Callable[..., Client]:
+        return lambda settings, **_named: (Producer if kind is ack_writer.Producer else Client)(made, settings)
 
     monkeypatch.setattr(confluent_kafka.admin, "AdminClient", plain(None))
     monkeypatch.setattr(control, "plain", plain)
@@ -56,6 +61,7 @@ def test_a_new_password_reaches_whatever_client_there_is(monkeypatch: pytest.Mon
         link.ask()
         assert read.wait(WITHIN_S)
         link.send_acks("g", "m", {Partition("orders", 0): (1, 0)}, 1, lambda _written: None)
+        assert all_made.wait(WITHIN_S)
         assert [client.password for client in made] == ["old"] * 3
 
         link.set_credentials("app", "new")
@@ -63,3 +69,17 @@ def test_a_new_password_reaches_whatever_client_there_is(monkeypatch: pytest.Mon
         assert [client.password for client in made] == ["new"] * 3
     finally:
         link.close()
+
+
+def test_a_client_that_is_being_made_meanwhile_has_the_new_password() -> None:
+    made: list[Client] = []
+    clients = OwnClients({"sasl.username": "app", "sasl.password": "old"}, threading.Condition())
+
+    def build(settings: dict[str, Any]) -> Client:
+        client = Client(made, settings)
+        clients.set_credentials("app", "new")
+        return client
+
+    clients.make("reader", build)
+
+    assert made[0].password == "new"

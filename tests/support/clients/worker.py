@@ -34,6 +34,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol
 
+from support.clients.tokens import with_tokens
+
 Partition = tuple[str, int]
 Row = tuple[float, int, int, str, int]
 
@@ -315,7 +317,8 @@ def consume_kafka_python(spec: MemberSpec, job: Job, report: Reporter, stopping:
         "sticky": StickyPartitionAssignor,
         "cooperative-sticky": CooperativeStickyAssignor,
     }
-    consumer = KafkaConsumer(**_with_assignor_classes(spec.config, assignors), default_offset_commit_callback=committed)
+    config = with_tokens(job.kind, _with_assignor_classes(spec.config, assignors))
+    consumer = KafkaConsumer(**config, default_offset_commit_callback=committed)
     consumer.subscribe(list(job.topics), listener=Listener())
     report.event(name, "ready")
     try:
@@ -379,7 +382,8 @@ async def consume_aiokafka(spec: MemberSpec, job: Job, report: Reporter, stoppin
         "roundrobin": RoundRobinPartitionAssignor,
         "sticky": StickyPartitionAssignor,
     }
-    consumer = AIOKafkaConsumer(**_with_ssl_context(_with_assignor_classes(spec.config, assignors)))
+    config = with_tokens(job.kind, _with_ssl_context(_with_assignor_classes(spec.config, assignors)))
+    consumer = AIOKafkaConsumer(**config)
     transactions = AiokafkaTransactions(spec, job, report) if job.commit in _BY_TRANSACTIONS else None
     consumer.subscribe(list(job.topics), listener=Listener())
     await consumer.start()
