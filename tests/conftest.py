@@ -28,7 +28,7 @@ pytest.register_assert_rewrite("support.gate_scenes", "support.java_scenes")
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
-pytest_plugins = ["support.hangs", "support.at_once", "support.threats"]
+pytest_plugins = ["support.failures", "support.hangs", "support.at_once", "support.threats"]
 
 __all__ = [
     "apiserver",

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from devstack.certificates import CertificateAuthority
+from support.alone import alone
 from support.served_webhook import OWNER, Caller, Served, review, serving
 from tidegate.inject import server
 from tidegate.inject.admission import BadReview
@@ -153,31 +154,37 @@ def test_reviews_are_read_one_by_one_and_nothing_else_waits_for_them(
     serving(tmp_path, play)
 
 
-def test_an_answer_takes_no_more_memory_than_a_few_times_what_was_asked(tmp_path: Path) -> None:
-    """A tenant may create a pod with this annotation, and what each container gets is much longer than its name."""
+def most_bytes_of_answers(folder: Path) -> int:
     often = review({"annotations": {"tidegate.io/containers": "app," * 16_000}})
     many = review(
         {"annotations": {"tidegate.io/containers": ",".join(f"{number:x}" for number in range(2000))}},
         containers=[{"name": f"{number:x}"} for number in range(2000)],
     )
 
+    peaks: list[int] = []
+
     async def play(served: Served) -> None:
         tracemalloc.start()
         try:
             status, answer = await served.post(often)
             _, refused = await served.post(many)
-            peak = tracemalloc.get_traced_memory()[1]
+            peaks.append(tracemalloc.get_traced_memory()[1])
         finally:
             tracemalloc.stop()
         assert status == 200
         patch = json.loads(base64.b64decode(json.loads(answer)["response"]["patch"]))
         assert sum(operation["path"].startswith("/spec/containers/0/env") for operation in patch) == 1
         assert "at most 64" in json.loads(refused)["response"]["warnings"][0]
-        assert peak < 16 * _MIB, peak
         await served.told()
         assert any(TOO_MANY in message for *_, message in served.events)
 
-    serving(tmp_path, play)
+    serving(folder, play)
+    return peaks[0]
+
+
+def test_an_answer_takes_no_more_memory_than_a_few_times_what_was_asked(tmp_path: Path) -> None:
+    """A tenant may create a pod with this annotation, and what each container gets is much longer than its name."""
+    assert alone(most_bytes_of_answers, tmp_path) < 16 * _MIB
 
 
 # --- how it is sent ---------------------------------------------------------------------------------------------------

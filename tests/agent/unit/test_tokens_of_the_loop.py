@@ -85,7 +85,7 @@ def test_acks_may_be_sent_from_the_loop() -> None:
 def test_questions_may_be_asked_from_the_loop() -> None:
     async def scene() -> str:
         link: ControlLink
-        tokens = Given(Tokens(lambda: link.ask()), asyncio.get_running_loop())
+        tokens = Given(Tokens(lambda: link.ask(())), asyncio.get_running_loop())
         link = ControlLink(settings(tokens), "__tidegate", "__tidegate_acks")
         link.ask()
         assert await asyncio.to_thread(tokens.one.wait, WITHIN_S)

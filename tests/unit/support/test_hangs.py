@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -23,7 +24,7 @@ def run(folder: Path, *arguments: str, mark: str = "", seconds: str = "") -> tup
     (folder / "pytest.ini").write_text(
         "[pytest]\nfaulthandler_timeout = 1\nfaulthandler_exit_on_timeout = true\nmarkers = nightly\n"
     )
-    (folder / "conftest.py").write_text("pytest_plugins = ['support.hangs', 'support.at_once']\n")
+    (folder / "conftest.py").write_text("pytest_plugins = ['support.failures', 'support.hangs', 'support.at_once']\n")
     (folder / "test_one.py").write_text(HANGS.format(mark=mark, seconds=seconds))
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "TIDEGATE_TEST_"))}
     done = subprocess.run(
@@ -43,6 +44,7 @@ def test_a_worker_that_hangs_is_ended(tmp_path: Path) -> None:
     code, printed = run(tmp_path, "-n", "1")
 
     assert code == 1
+    assert re.search(r"^failed after \d+ s of the run: test_one.py::test_hangs", printed, re.MULTILINE), printed
     assert "crashed while running 'test_one.py::test_hangs'" in printed
     assert 'test_one.py", line 5 in test_hangs' in printed
 
@@ -63,5 +65,5 @@ def test_what_runs_on_request_may_take_long(tmp_path: Path, options: tuple[str, 
 
 
 def test_this_project_has_the_limit(pytestconfig: pytest.Config) -> None:
-    assert 0 < float(pytestconfig.getini("faulthandler_timeout")) <= 900
+    assert 0 < float(pytestconfig.getini("faulthandler_timeout")) <= 600
     assert pytestconfig.getini("faulthandler_exit_on_timeout") is True
