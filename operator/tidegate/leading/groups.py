@@ -39,12 +39,12 @@ def why_not_calm(group: Group) -> str:
     """Why one with members that name no topic is not led."""
     if is_led(group):
         return (
-            f"group {group.group_id} is led already, for a ConsumerGroupPause that names another KafkaConnection, or "
-            "by another installation: only one can lead it"
+            f"group {group.group_id} is already led, by a ConsumerGroupPause that names another KafkaConnection or by "
+            "another installation: a group can have only one leader"
         )
     return (
-        f"group {group.group_id} has members that name no topic in what they join with, as far as it can be read, and "
-        "would be given nothing"
+        f"some members of group {group.group_id} join with a subscription that names no topic or that Tidegate cannot "
+        "read: it would assign nothing to them"
     )
 
 
@@ -57,11 +57,11 @@ def unknown_assignor(group: Group) -> str | None:
     """Why what its members are assigned can't be written by us."""
     if group.assignor in LED_ASSIGNORS:
         return None
-    return f"what an assignment of assignor {group.assignor or 'unknown'} holds is not known"
+    return f"Tidegate cannot write the assignments of assignor {group.assignor or 'unknown'}"
 
 
 def kafka_go_beside_others(group: Group) -> str | None:
     """Who leads changes when a guest comes and goes, and what segmentio's client assigns makes Java, librdkafka and
     kafka-python fail. By default its client id tells it."""
     told = {KAFKA_GO in m.client_id for m in group.members}
-    return f"{KAFKA_GO} is in it beside other clients, which fail when it leads" if len(told) > 1 else None
+    return f"it has {KAFKA_GO} and other clients, which fail when {KAFKA_GO} leads the group" if len(told) > 1 else None

@@ -41,7 +41,7 @@ class NotAllBack(Exception):
 
     def __init__(self, missing: tuple[Member, ...], left: Group) -> None:
         names = ", ".join(f"{m.client_id} at {m.host}" for m in missing[:3])
-        super().__init__(f"{len(missing)} member(s) did not come back: {names}")
+        super().__init__(f"{len(missing)} member(s) did not rejoin: {names}")
         self.missing = missing
         self.left = left
 

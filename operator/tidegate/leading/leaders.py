@@ -66,7 +66,7 @@ class Leaders:
         with self._lock:
             running = self._alive(led)
             if running is None and self._are_full():
-                return Look(Report(ended=True, trouble=f"the operator leads {MOST} groups already, and not more"))
+                return Look(Report(ended=True, trouble=f"the operator already leads {MOST} groups, which is its limit"))
             if running is None:
                 return Look()
             if kafka is not None:

@@ -88,7 +88,7 @@ class LeadingSession:
             report, unheard_s = self._report, self._clock.monotonic() - self._heard_s
         if not report.withheld or unheard_s <= self._pacing.session_s:
             return report
-        trouble = report.trouble or f"the group's coordinator was not heard of for {unheard_s:.0f} s"
+        trouble = report.trouble or f"no answer from the group's coordinator for {unheard_s:.0f} s"
         return replace(report, withheld=_NOTHING, trouble=trouble)
 
     def want(self, user: str, partitions: Partitions) -> None:
@@ -141,7 +141,7 @@ class LeadingSession:
         except (_Stopped, _Over):
             return True
         except MemberForgotten as failure:
-            if self._lose(f"{failure}: the partitions may have been read since, and the lead is taken again"):
+            if self._lose(f"{failure}: its partitions may have been consumed since; Tidegate leads it again"):
                 return self._wishes.are_over
         except (NotLed, NotAllBack) as failure:
             if self._wishes.are_over:
@@ -227,7 +227,7 @@ class LeadingSession:
             if self._wishes.are_over or not self._goes_on():
                 raise _Over
             if guest.joined() is not None:
-                raise NotLed("not all members had joined")
+                raise NotLed("not all members had rejoined")
             ends_s = self._clock.monotonic() + self._pacing.standstill_s
 
         others = gather(
@@ -293,7 +293,7 @@ class LeadingSession:
                 self._tell(seat=guest.seat)
                 return found
             if ends_s is not None and self._clock.monotonic() > ends_s:
-                raise NotLed(f"not all members had joined within {self._pacing.standstill_s:g} s")
+                raise NotLed(f"not all members rejoined within {self._pacing.standstill_s:g} s")
             self._clock.sleep(self._pacing.look_s)
         raise _Stopped
 

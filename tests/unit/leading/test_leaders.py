@@ -40,7 +40,7 @@ def test_groups_that_are_led_no_more_leave_their_place_to_others(
     for name in ("a", "b"):
         these.want(Led("conn", name), kafka, name, P, None, ())
     third = Led("conn", "c")
-    assert "leads 2 groups already" in these.look(third, "c", kafka).report.trouble
+    assert "already leads 2 groups" in these.look(third, "c", kafka).report.trouble
 
     these.end_all()
 

@@ -323,7 +323,7 @@ def test_a_dead_leader_of_which_nothing_is_noted_is_waited_for_until_it_is_forgo
     assert len(stage.group.members) == 3
 
 
-@pytest.mark.parametrize(("client_id", "expected"), [(LEADER_CLIENT_ID, "is led already"), ("app", "name no topic")])
+@pytest.mark.parametrize(("client_id", "expected"), [(LEADER_CLIENT_ID, "is already led"), ("app", "names no topic")])
 def test_where_somebody_names_no_topic_nobody_is_disturbed(client_id: str, expected: str) -> None:
     stage = Stage()
     FakeConsumer(stage.kafka, GROUP, [], client_id).start()

@@ -280,7 +280,7 @@ def test_a_pause_whose_connection_is_gone_waits_for_no_leader() -> None:
 
 def test_what_a_process_can_not_lead_is_not_what_an_earlier_one_has_said() -> None:
     status = {"leader": NOTED, "phase": PausePhase.PAUSED, "partitions": ROWS}
-    full = led(Report(ended=True, trouble="the operator leads 100 groups already, and not more"), None)
+    full = led(Report(ended=True, trouble="the operator already leads 100 groups, which is its limit"), None)
     decision = decide(seen_of(full, status=status))
     assert said(decision) == (PausePhase.DEGRADED, "GroupNotLed", "False")
     assert decision.action is None

@@ -802,7 +802,7 @@ def test_that_an_application_commits_late_through_franz_go_is_led_from_the_first
 
     assert make_plan(asked, kafka, NOW).way is Way.BARRIER
     assert plan.way is Way.LEADING
-    assert any("commits late (franz-go)" in n and "(orders-1, orders-2)" in n for n in plan.notes)
+    assert any("its owners give up their positions" in n and "(orders-1, orders-2)" in n for n in plan.notes)
     assert any("maxStandstill (30 s)" in n for n in plan.notes)
 
 

@@ -214,7 +214,7 @@ class Lead:
 
         if not self._until(over) or found is None:
             raise NotLed(
-                f"not all members had joined within maxStandstill ({self._standstill_s:g} s)", stood_still=True
+                f"not all members rejoined within maxStandstill ({self._standstill_s:g} s)", stood_still=True
             )
         if found.leader_id != guest.member_id:
             raise NotLed("another member leads it")
@@ -241,7 +241,7 @@ class Lead:
     def _too_late(self, late: NotAllBack) -> NotLed:
         names = ", ".join(f"{m.client_id} at {m.host}" for m in late.missing[:3])
         return NotLed(
-            f"{len(late.missing)} member(s) did not come back within maxStandstill ({self._standstill_s:g} s): {names}",
+            f"{len(late.missing)} member(s) did not rejoin within maxStandstill ({self._standstill_s:g} s): {names}",
             stood_still=True,
             left=late.left,
         )

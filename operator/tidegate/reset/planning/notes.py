@@ -242,10 +242,9 @@ def _note_led(group: Group, plan: Plan) -> str | None:
     if not beside or not (may_be_led or plan.way is Way.LEADING):
         return None
     why = (
-        "If an owner keeps its position in spite of that (franz-go), Tidegate leads the group to make that owner give "
-        "it up"
+        "If an owner still keeps its position (franz-go), Tidegate leads the group to make that owner give it up"
         if may_be_led
-        else "Tidegate leads the group to make an owner that commits late (franz-go) give up its position"
+        else "Tidegate leads the group to make its owners give up their positions"
     )
     return (
         f"{why}: all {len(group.members)} member(s) then leave and rejoin, and those that consider their "
