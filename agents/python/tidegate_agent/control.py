@@ -154,7 +154,7 @@ class ControlLink:
         if not generation:
             done(True)
             return
-        self._acks.send(group, member, acks, done)
+        self._acks.send(group, member, acks, lambda: self.known.generation == generation, done)
         with self._changed:
             self._start()
 
@@ -182,6 +182,8 @@ class ControlLink:
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _is_settled(self) -> bool:
+        if self._clients.being_made:
+            return False
         is_at_work = bool(self._threads) and not self._stopped and not self._troubles.has("reach")
         return not is_at_work or (self.known.answered >= self._asked and not self._acks.outstanding)
 

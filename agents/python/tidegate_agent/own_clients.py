@@ -82,6 +82,8 @@ class OwnClients:
         self._settings = dict(settings)
         self._changed = changed
         self._clients: dict[str, Any] = {}
+        self.being_made = 0
+        """How many are, at this moment."""
 
     def make(self, purpose: str, build: Callable[[dict[str, Any]], Any]) -> Any:
         """What ``build`` makes of the settings; raises what it raises.
@@ -91,11 +93,19 @@ class OwnClients:
         """
         with self._changed:
             settings = dict(self._settings)
-        client = build(dict(settings))
+            self.being_made += 1
+        try:
+            client = build(dict(settings))
+        finally:
+            with self._changed:
+                self.being_made -= 1
+                self._changed.notify_all()
         with self._changed:
+            earlier = self._clients.get(purpose)
             self._clients[purpose] = client
             if settings != self._settings:
                 self._tell(client)
+        del earlier  # not before the lock is free: its end waits for a callback that is giving it a token
         return client
 
     def drop(self, purpose: str) -> None:

@@ -75,8 +75,8 @@ def test_acks_may_be_sent_from_the_loop() -> None:
         changed = threading.Condition()
         writer = AckWriter(OwnClients(settings(tokens), changed), "acks", changed, Troubles())
         answers: list[bool] = []
-        writer.send("g", "m", {Partition("orders", 0): (1, 2)}, answers.append)
-        await asyncio.to_thread(writer.poll, 0)
+        writer.send("g", "m", {Partition("orders", 0): (1, 2)}, lambda: True, answers.append)
+        assert await asyncio.to_thread(tokens.one.wait, WITHIN_S)
         return tokens.outcomes, answers
 
     assert asyncio.run(scene()) == (["given"], [])
