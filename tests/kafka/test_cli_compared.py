@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from devstack import KafkaCluster, tool_command
 from support.kafka_tools import Answer, KafkaTools
 from support.operator_process import until
+from tidegate.cli.main import main
 
 TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,6 +37,14 @@ class Both:
     tools: KafkaTools
 
     def ours(self, *arguments: str) -> Answer:
+        out, err = io.StringIO(), io.StringIO()
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+            patch.setenv("XDG_STATE_HOME", str(self.state))
+            code = main(["groups", "--bootstrap-server", self.bootstrap, *arguments])
+        return Answer(code, out.getvalue(), err.getvalue())
+
+    def ours_alone(self, *arguments: str) -> Answer:
+        """In a process of its own, as a shell starts it."""
         command = [sys.executable, "-m", "tidegate.cli.main", "groups"]
         environment = os.environ | {"PYTHONPATH": str(ROOT / "operator"), "XDG_STATE_HOME": str(self.state)}
         return _answer([*command, "--bootstrap-server", self.bootstrap, *arguments], environment)
@@ -120,11 +130,13 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
         "--no-such-option",
     ],
 )
-def test_the_tool_says_in_a_jvm_of_many_calls_what_it_says_in_one_of_its_own(both: Both, arguments: str) -> None:
+def test_a_process_of_many_calls_says_what_one_of_its_own_says(both: Both, arguments: str) -> None:
     theirs, alone = both.theirs(*arguments.split()), both.theirs_alone(*arguments.split())
+    ours, ours_alone = both.ours(*arguments.split()), both.ours_alone(*arguments.split())
 
     assert (theirs.code, theirs.out) == (alone.code, alone.out)
     assert _without_order(theirs.err) == _without_order(alone.err)
+    assert ours == ours_alone
 
 
 def _without_order(errors: str) -> list[list[str]]:
