@@ -50,7 +50,7 @@ def approve_parser() -> argparse.ArgumentParser:
         type=float,
         default=10.0,
         metavar="SECONDS",
-        help="how long to wait until the operator says whether the approval has an effect (default: 10)",
+        help="how long to wait for the operator to report whether the approval is effective (default: 10)",
     )
     return parser
 

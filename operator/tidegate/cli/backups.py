@@ -129,7 +129,7 @@ def take_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("name", metavar="NAME", help="the name of the OffsetBackup")
     parser.add_argument(
-        "--dry-run", action="store_true", help="have the API server check the request, and ask for no backup"
+        "--dry-run", action="store_true", help="have the API server check the request, but request no backup"
     )
     add_kubernetes(parser, of="of the OffsetBackup")
     add_output(parser)
@@ -209,9 +209,9 @@ def take_step(body: Object, due: datetime, failures: int) -> Step:
 def show_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="tidegate backup show",
-        description="Show when a backup was taken, and how much is in it. With --group, show where that group stands "
-        "in it, as the plan of a restore: for that, an OffsetReset is created, which waits for approval "
-        "and is deleted again. Nothing is changed in Kafka.",
+        description="Show when a backup was taken, and how much is in it. With --group, show that group's offsets "
+        "in it, as the plan of a restore: for this, the command creates an OffsetReset that waits for approval, "
+        "and deletes it again. Nothing is changed in Kafka.",
         allow_abbrev=False,
     )
     parser.add_argument("name", metavar="NAME", help="the name of the OffsetBackup")

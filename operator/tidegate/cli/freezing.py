@@ -24,13 +24,15 @@ _UNKNOWN: Final = "unknown"
 def freeze_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="tidegate freeze",
-        description="Let nothing new begin through a KafkaConnection: no reset, pause or mirror, and no restored "
-        "offset or start of a new partition. What is running continues to its end, and what is held stays "
-        "held.",
+        description="Freeze a KafkaConnection, so that nothing new begins through it: no reset, pause or mirror, and "
+        "no restored offset or start of a new partition. What is running continues to its end, and what is held "
+        "stays held.",
         allow_abbrev=False,
     )
     _add_which(parser)
-    parser.add_argument("--reason", required=True, metavar="TEXT", help="why, for whoever waits because of it")
+    parser.add_argument(
+        "--reason", required=True, metavar="TEXT", help="the reason, for whoever waits because of the freeze"
+    )
     _add_rest(parser)
     return parser
 

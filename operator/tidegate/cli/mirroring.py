@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 def failover_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="tidegate mirror failover",
-        description="End the copying of an OffsetMirror for good, wait until nothing more of it can arrive at the "
-        "target, and say what has arrived. It waits as long as the copies lack records.",
+        description="End the copying of an OffsetMirror for good, wait until nothing more from it can arrive at the "
+        "target, and report what has arrived. The failover waits for as long as the copies lack records.",
         allow_abbrev=False,
     )
     parser.add_argument("name", metavar="NAME", help="the name of the OffsetMirror")

@@ -51,7 +51,7 @@ def pause_parser() -> argparse.ArgumentParser:
         metavar="TOPIC[:0,1]",
         help="a topic, or some of its partitions; may be given several times (default: all that the group reads)",
     )
-    parser.add_argument("--reason", metavar="TEXT", help="why, for whoever finds the partitions paused")
+    parser.add_argument("--reason", metavar="TEXT", help="the reason, for whoever finds the partitions paused")
     parser.add_argument(
         "--resume-after", metavar="DURATION", help="after how long the partitions resume automatically, such as 2h"
     )

@@ -101,7 +101,7 @@ def undo_of(options: argparse.Namespace, undone: Object | None) -> dict[str, Any
 def cancel_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="tidegate cancel",
-        description="Delete an OffsetReset that has not ended. What it has changed is rolled back before it is gone.",
+        description="Delete an OffsetReset that has not ended. What it has changed is rolled back first.",
         allow_abbrev=False,
     )
     parser.add_argument("name", metavar="NAME", help="the name of the OffsetReset")
