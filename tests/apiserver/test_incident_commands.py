@@ -161,7 +161,7 @@ def test_a_reset_is_watched_undone_and_not_cancelled_after_its_end(
         told = shell("why", group, *of)
 
     assert "Succeeded: " in watched
-    assert "has ended as Succeeded, so there is nothing to cancel; tidegate undo" in ended
+    assert "has ended as Succeeded, so there is nothing to cancel. To undo it: tidegate undo" in ended
     assert f"offsetreset.tidegate.io/{undo} created" in undone
     assert "Succeeded: " in undone
     assert f"The one that ended last: OffsetReset {shared.namespace}/{undo}, Succeeded at 20" in told

@@ -163,7 +163,7 @@ def test_a_reset_that_was_killed_is_put_back_by_the_next_command(
 
         said = cli(*_to_offset(group, f"{topic}:1", 3))
 
-        assert "An earlier reset that was not finished" in said
+        assert "An earlier reset did not finish" in said
         expected = {0: 9, 1: 3, 2: 9, 3: 9}
         assert committed.committed(group) == {TopicPartition(topic, n): o for n, o in expected.items()}
 

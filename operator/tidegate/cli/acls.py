@@ -83,12 +83,12 @@ def run_acls(arguments: Sequence[str], screen: Screen) -> int:
         screen.show("".join(commands(needs, options.principal or _PRINCIPALS[role])))
     if role is not Role.CONSUMER and too_wide(scope):
         screen.note(
-            f"Kafka's ACLs have no patterns such as {', '.join(too_wide(scope))}: all names that begin in "
-            "the same way are granted, which is more than the connection allows."
+            f"Kafka's ACLs have no patterns such as {', '.join(too_wide(scope))}, so these permissions "
+            "cover all names that begin in the same way. That is more than the connection allows."
         )
     if role is Role.OPERATOR and to_grant_by_name(scope):
         screen.note(
-            f"Kafka's ACLs have no patterns such as {', '.join(to_grant_by_name(scope))}: grant Write on "
+            f"Kafka's ACLs have no patterns such as {', '.join(to_grant_by_name(scope))}, so grant Write on "
             "each dead-letter topic by its name, and not on all topics."
         )
     return 0

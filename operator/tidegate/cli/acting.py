@@ -96,7 +96,7 @@ def created(kube: Creating, kind: Kind, asked: Mapping[str, Any], *, dry_run: bo
             raise
         raise CommandFailed(
             f"{failure}. The {kind.kind} may have been created anyway, and a second attempt would create "
-            f"another one: look first with {_looked_for(kind, asked)}"
+            f"another one. To check first: {_looked_for(kind, asked)}"
         ) from failure
 
 
@@ -112,7 +112,7 @@ def create(kube: Creating, kind: Kind, asked: Mapping[str, Any], options: argpar
         made = created(kube, kind, asked, dry_run=options.dry_run)
     except KeyboardInterrupt:
         if not options.dry_run:
-            screen.note(f"The {kind.kind} may have been created anyway. To look: {_looked_for(kind, asked)}")
+            screen.note(f"The {kind.kind} may have been created anyway. To check: {_looked_for(kind, asked)}")
         raise
     how = " (server dry run)" if options.dry_run else ""
     screen.show(f"{kind.kind.lower()}.{kind.group}/{visible(name_of(made))} created{how}\n")
@@ -141,9 +141,10 @@ def delete(kube: KubeClient, kind: Kind, body: Object, check: Callable[[Object],
             raise CommandFailed(f"{kind.kind} {name_of(body)} is already gone") from None
         if uid_of(newest) != uid_of(body):
             raise CommandFailed(
-                f"{kind.kind} {name_of(body)} is gone, and another one now has its name: look at that one first"
+                f"{kind.kind} {name_of(body)} was deleted, and another one was created with the same name: check the "
+                "new one first"
             )
-    raise CommandFailed(f"{kind.kind} {name_of(body)} keeps changing, and was not deleted: try again")
+    raise CommandFailed(f"{kind.kind} {name_of(body)} kept changing, so it was not deleted: try again")
 
 
 class Several:

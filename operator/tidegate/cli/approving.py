@@ -50,7 +50,7 @@ def approve_parser() -> argparse.ArgumentParser:
         type=float,
         default=10.0,
         metavar="SECONDS",
-        help="how long to wait until the operator says whether the approval has an effect (default: 10)",
+        help="how long to wait for the operator to report whether the approval is effective (default: 10)",
     )
     return parser
 
@@ -72,7 +72,7 @@ def run_approve(arguments: Sequence[str], screen: Screen) -> int:
         return 1
     if said is None:
         screen.note(
-            "The operator has not said yet whether the approval has an effect. To look: kubectl get -n "
+            "The operator has not reported yet whether the approval is effective. To check: kubectl get -n "
             f"{options.namespace} ora"
         )
         return 0
@@ -93,8 +93,8 @@ def create(kube: Kube, namespace: str, spec: dict[str, str]) -> Object:
         return kube.make(APPROVALS, reset, name, spec)
     except KubeUnavailable as failure:
         raise CommandFailed(
-            f"{failure}. The approval may have been created anyway, and the plan may be approved by it: "
-            f"look with kubectl get -n {namespace} ora {name}"
+            f"{failure}. The approval may have been created anyway, and may have approved the plan. "
+            f"To check: kubectl get -n {namespace} ora {name}"
         ) from failure
 
 

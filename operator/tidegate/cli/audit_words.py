@@ -51,7 +51,10 @@ def changed(report: Report) -> str:
     """What the audit itself has done to the cluster."""
     if report.probed:
         probes = "groups named tidegate.probe/…"
-        return f"What the brokers' versions don't tell was tried with {probes}; nothing else was changed."
+        return (
+            f"Where the brokers' versions don't tell what they allow, it was tried with {probes}; nothing else was "
+            "changed."
+        )
     return "Nothing was changed."
 
 

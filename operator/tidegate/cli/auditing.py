@@ -103,7 +103,10 @@ def show(found: Iterable[Read], left: Left, wanted: Filter, screen: Screen) -> i
         code = 1
     for count, what in (
         (left.unreadable, "record(s) do not belong to the audit log, and were skipped"),
-        (left.newer, "record(s) were written by a newer version of Tidegate, and were skipped: use that version"),
+        (
+            left.newer,
+            "record(s) were written by a newer version of Tidegate, and were skipped: use that version to read them",
+        ),
         (left.undecided, "offset(s) at the end can't be read yet, because a transaction is open"),
     ):
         if count:

@@ -129,7 +129,7 @@ def take_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("name", metavar="NAME", help="the name of the OffsetBackup")
     parser.add_argument(
-        "--dry-run", action="store_true", help="have the API server check the request, and ask for no backup"
+        "--dry-run", action="store_true", help="have the API server check the request, but request no backup"
     )
     add_kubernetes(parser, of="of the OffsetBackup")
     add_output(parser)
@@ -155,7 +155,7 @@ def run_take(arguments: Sequence[str], screen: Screen) -> int:
         body = kube.annotate(BACKUPS, body, {TAKE: due.strftime(ASKED_FORMAT)}, dry_run=options.dry_run)
         if options.no_wait or options.dry_run:
             how = " (server dry run)" if options.dry_run else ""
-            screen.show(f"offsetbackup.tidegate.io/{options.name} is asked for a backup{how}\n")
+            screen.show(f"offsetbackup.tidegate.io/{options.name} was asked for a backup{how}\n")
             return True
 
         def step(newest: Object) -> Step:
@@ -167,8 +167,8 @@ def run_take(arguments: Sequence[str], screen: Screen) -> int:
         one = next((each for each in taken(newest) if each.due >= due), None)
         if one is None:
             raise CommandFailed(
-                f"OffsetBackup {options.name} now has other storage, and does not list the backup: look "
-                "with tidegate backup list"
+                f"OffsetBackup {options.name} now has other storage, so it does not list the backup. "
+                "To see which it lists: tidegate backup list"
             )
         _show_one(newest, one, options.output, screen)
         return True
@@ -196,11 +196,11 @@ def take_step(body: Object, due: datetime, failures: int) -> Step:
     if status.last is not None and status.last.due >= due:
         return Step(line, done=True)
     if is_true(status.conditions, STALLED):
-        return Step(line, refused="correct that")
+        return Step(line, refused="resolve the cause")
     if (status.failures or 0) > failures:
         return Step(line, done=False)
     under_way = status.next is None and status.launch is not None
-    return Step("the backup is being taken" if under_way else "the backup is asked for")
+    return Step("the backup is being taken" if under_way else "the backup was requested")
 
 
 # --- show -------------------------------------------------------------------------------------------------------------
@@ -209,9 +209,9 @@ def take_step(body: Object, due: datetime, failures: int) -> Step:
 def show_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="tidegate backup show",
-        description="Show when a backup was taken, and how much is in it. With --group, show where that group stands "
-        "in it, as the plan of a restore: for that, an OffsetReset is created, which waits for approval "
-        "and is deleted again. Nothing is changed in Kafka.",
+        description="Show when a backup was taken, and how much is in it. With --group, show that group's offsets "
+        "in it, as the plan of a restore: for this, the command creates an OffsetReset that waits for approval, "
+        "and deletes it again. Nothing is changed in Kafka.",
         allow_abbrev=False,
     )
     parser.add_argument("name", metavar="NAME", help="the name of the OffsetBackup")
@@ -243,7 +243,9 @@ def run_show(arguments: Sequence[str], screen: Screen) -> int:
         one = next((each for each in taken(body) if at is None or each.taken_at <= at), None)
         if one is None:
             by = "" if at is None else f" that was taken by {options.at}"
-            raise CommandFailed(f"OffsetBackup {options.name} lists no backup{by}: look with tidegate backup list")
+            raise CommandFailed(
+                f"OffsetBackup {options.name} lists no backup{by}. To see which it lists: tidegate backup list"
+            )
         _show_one(body, one, options.output, screen)
         return True
 

@@ -58,13 +58,15 @@ COMMANDS: Final = (
     _command("plan", "NAME", "show what an OffsetReset would read again and skip", "planning"),
     _command("approve", "NAME", "approve the plan of an OffsetReset, so that it is applied", "approving"),
     _command("watch", "NAME", "show each step of an OffsetReset or a ConsumerGroupPause, until it is done", "watching"),
-    _command("cancel", "NAME", "end an OffsetReset that has not ended, and roll it back", "undoing"),
+    _command("cancel", "NAME", "delete an OffsetReset that has not ended, and roll it back", "undoing"),
     _command("undo", "NAME", "undo an OffsetReset by creating another one", "undoing"),
     _command(
         "pause", "GROUP OPTIONS", "pause consumer groups by creating a ConsumerGroupPause for each", "pause_resources"
     ),
     _command("resume", "NAME", "resume what a ConsumerGroupPause pauses", "pause_resources"),
-    _command("freeze", "CONNECTION OPTIONS", "let nothing new begin through a KafkaConnection", "freezing"),
+    _command(
+        "freeze", "CONNECTION OPTIONS", "freeze a KafkaConnection, so that nothing new begins through it", "freezing"
+    ),
     _command("thaw", "CONNECTION", "end a freeze, so that what waits because of it can begin", "freezing"),
     _command("bundle", "OPTIONS", "write a support archive, without credentials or records", "bundling"),
     _command(
@@ -73,7 +75,7 @@ COMMANDS: Final = (
     _command(
         "backup take", "NAME", "have an OffsetBackup take a backup now, in addition to its schedule", "backups", "take"
     ),
-    _command("backup show", "NAME OPTIONS", "show one backup, or where a group stands in it", "backups", "show"),
+    _command("backup show", "NAME OPTIONS", "show one backup, or the offsets of a group in it", "backups", "show"),
     _command(
         "backup restore",
         "NAME GROUP",
@@ -96,7 +98,7 @@ COMMANDS: Final = (
         "cluster_audit",
         "cluster_audit",
     ),
-    _command("env", "POLICY", "print what an OffsetResetPolicy's consumers must find in their environment", "env"),
+    _command("env", "POLICY", "print the environment that an OffsetResetPolicy gives to its consumers", "env"),
     _command("acls", "CONNECTION", "print the permissions that a KafkaConnection's principals need in Kafka", "acls"),
     _command(
         "completion", "SHELL", "print the script that completes commands and options in bash, zsh or fish", "completing"

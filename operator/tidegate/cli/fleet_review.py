@@ -74,9 +74,7 @@ class FleetReview:
         if not self.waves:
             return None
         pause = f", {format_duration(self.pause)} apart" if self.pause else ""
-        return (
-            f"It is rolled out in {max(self.waves):,} waves{pause}; once a group has failed, no further group is begun"
-        )
+        return f"It is rolled out in {max(self.waves):,} waves{pause}; once a group has failed, no further group begins"
 
 
 def fleet_review(namespace: str, name: str, run: Run, now: datetime) -> FleetReview:

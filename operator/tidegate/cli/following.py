@@ -58,7 +58,7 @@ def reset_step(body: Object) -> Step:
     if has_ended(status.phase):
         return Step(line, done=status.phase is ResetPhase.SUCCEEDED)
     if is_true(status.conditions, STALLED):
-        return Step(line, refused="correct that, and it begins; or delete it")
+        return Step(line, refused="resolve the cause and it begins, or delete it")
     return Step(line, rows=tuple(_reset_rows(status)))
 
 
@@ -90,7 +90,7 @@ def pause_step(body: Object, *, resumed: bool = False) -> Step:
     if not resumed and phase is PausePhase.RESUMED:
         return Step(line, done=False)
     if is_true(status.conditions, STALLED):
-        return Step(line, refused="correct that, and it continues; or delete it")
+        return Step(line, refused="resolve the cause and it continues, or delete it")
     return Step(line, rows=tuple(_pause_rows(status)))
 
 
@@ -137,7 +137,7 @@ def follow(
                 if step.done is not None:
                     return step.done
                 if step.refused:
-                    raise CommandFailed(f"{label} is refused, for the reason above: {step.refused}")
+                    raise CommandFailed(f"{label} is refused for the reason above: {step.refused}")
             if clock.monotonic() >= end:
                 more = f"; it continues. To watch it: {_watched_by(kind, made)}" if goes_on else ""
                 raise CommandFailed(f"{label} was not done within --timeout{more}")
@@ -171,7 +171,7 @@ def follow_deletion(
     """Waits until it is gone; what it said last, if anything. Raises ``CommandFailed`` where it is not gone in time."""
     last: Step | None = None
     end = clock.monotonic() + timeout_s
-    told = f"No longer waiting for {kind.kind} {name_of(made)} to be gone; its deletion was requested, and continues"
+    told = f"No longer waiting for the deletion of {kind.kind} {name_of(made)}, which was requested and continues"
     looks = _Looks(kube, kind, made, clock)
     with _going_on(told, screen), shown(screen, os.environ) as progress:
         while True:
@@ -186,7 +186,7 @@ def follow_deletion(
                 progress.tell(last.line, last.rows)
             if clock.monotonic() >= end:
                 raise CommandFailed(
-                    f"{kind.kind} {name_of(made)} was not gone within --timeout; its deletion was "
+                    f"{kind.kind} {name_of(made)} was not deleted within --timeout; its deletion was "
                     "requested, and continues"
                 )
             clock.sleep(LOOK_S)
@@ -222,5 +222,5 @@ def _newest(looks: _Looks) -> Object | None:
     except NotFound:
         raise CommandFailed(f"{label} was deleted") from None
     if body is not None and uid_of(body) != uid_of(looks.made):
-        raise CommandFailed(f"{label} was deleted, and another one now has its name")
+        raise CommandFailed(f"{label} was deleted, and another one was created with the same name")
     return body

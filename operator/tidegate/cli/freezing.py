@@ -24,13 +24,15 @@ _UNKNOWN: Final = "unknown"
 def freeze_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="tidegate freeze",
-        description="Let nothing new begin through a KafkaConnection: no reset, pause or mirror, and no restored "
-        "offset or start of a new partition. What is running continues to its end, and what is held stays "
-        "held.",
+        description="Freeze a KafkaConnection, so that nothing new begins through it: no reset, pause or mirror, and "
+        "no restored offset or start of a new partition. What is running continues to its end, and what is held "
+        "stays held.",
         allow_abbrev=False,
     )
     _add_which(parser)
-    parser.add_argument("--reason", required=True, metavar="TEXT", help="why, for whoever waits because of it")
+    parser.add_argument(
+        "--reason", required=True, metavar="TEXT", help="the reason, for whoever waits because of the freeze"
+    )
     _add_rest(parser)
     return parser
 
@@ -84,7 +86,8 @@ def _own_name(kube: KubeClient, screen: Screen) -> str:
         return kube.own_name()[:256] or _UNKNOWN
     except KubeFailure as failure:
         screen.note(
-            f"your user name is recorded as {_UNKNOWN}, because the API server did not tell it: {visible(str(failure))}"
+            f"your user name is recorded as {_UNKNOWN}, because the API server did not say who you are: "
+            f"{visible(str(failure))}"
         )
         return _UNKNOWN
 
@@ -103,7 +106,7 @@ class _Way:
         freeze = _freeze_of(body)
         if self.command == "thaw":
             return "" if freeze is not None else "it is not frozen"
-        return f"it is already frozen{_by(freeze)}. tidegate thaw ends that" if freeze is not None else ""
+        return f"it is already frozen{_by(freeze)}. tidegate thaw ends the freeze" if freeze is not None else ""
 
 
 def _freeze_of(body: Object) -> Mapping[str, Any] | None:
@@ -187,16 +190,16 @@ def _set(kube: KubeClient, body: Object, way: _Way, wish: dict[str, str] | None)
         except Conflict:
             body = kube.get(CONNECTIONS, namespace_of(body), name_of(body))
         if uid_of(body) != uid_of(first):
-            raise CommandFailed("it was deleted meanwhile, and another one now has its name: look at that one first")
+            raise CommandFailed(
+                "it was deleted, and another one was created with the same name: check the new one first"
+            )
         freeze = _freeze_of(body)
         if freeze == wish:
             return body, ""  # by somebody else, or by us: the answer to a change may be lost
         if way.command == "thaw" and freeze is not None and freeze != _freeze_of(first):
             by = _by(freeze)
-            raise CommandFailed(
-                f"somebody else has frozen it again meanwhile{by}. To end that freeze too, thaw it once more"
-            )
-    raise CommandFailed("it keeps changing: try again")
+            raise CommandFailed(f"somebody else has frozen it again{by}. To end that freeze too, thaw it once more")
+    raise CommandFailed("it kept changing, so its spec.freeze was not changed: try again")
 
 
 def _wait(
@@ -228,7 +231,7 @@ def frozen_step(body: Object) -> Step:
     if said is not None and said.observed_generation == body["metadata"].get("generation"):
         return Step(f"Frozen: {said.message}", done=True)
     return Step(
-        "the operator has not confirmed it yet; an operator that starts later reads it before it begins anything"
+        "the operator has not confirmed the freeze yet; one that starts later reads it before it begins anything"
     )
 
 
@@ -243,4 +246,4 @@ def thawed_step(body: Object) -> Step:
     is_seen = status.observed_generation == body["metadata"].get("generation")
     if is_seen and find_condition(status.conditions, FROZEN) is None:
         return Step("what was waiting begins", done=True)
-    return Step("the operator has not looked at it yet")
+    return Step("the operator has not looked at the change yet")

@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except UnicodeEncodeError as error:
             # Escapes would be other names to whoever reads them in a script.
             screen.note(
-                f"tidegate: standard output can't have {error.object[error.start]!a}, because its encoding is "
+                f"tidegate: {error.object[error.start]!a} can't be written to standard output, because its encoding is "
                 f"{error.encoding}: use UTF-8"
             )
             code = BAD_USAGE

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 def failover_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="tidegate mirror failover",
-        description="End the copying of an OffsetMirror for good, wait until nothing more of it can arrive at the "
-        "target, and say what has arrived. It waits as long as the copies lack records.",
+        description="End the copying of an OffsetMirror for good, wait until nothing more from it can arrive at the "
+        "target, and report what has arrived. The failover waits for as long as the copies lack records.",
         allow_abbrev=False,
     )
     parser.add_argument("name", metavar="NAME", help="the name of the OffsetMirror")
@@ -79,7 +79,7 @@ def _asked_for(kube: KubeClient, options: argparse.Namespace) -> Object:
             return kube.change_spec(MIRRORS, body, {"failover": wanted})
         except Conflict:
             continue  # its status was written meanwhile
-    raise CommandFailed(f"OffsetMirror {options.name} keeps changing, and the failover could not be set: try again")
+    raise CommandFailed(f"OffsetMirror {options.name} kept changing, so its spec.failover was not set: try again")
 
 
 def failover_step(body: Object) -> Step:
@@ -100,7 +100,7 @@ def failover_step(body: Object) -> Step:
         return Step("not begun")
     if is_true(status.conditions, STALLED):
         accepts_loss = (body["spec"].get("failover") or {}).get("acceptLoss") is True
-        return Step(line, refused="correct that" + ("" if accepts_loss else ", or fail over with --accept-loss"))
+        return Step(line, refused="resolve the cause" + ("" if accepts_loss else ", or fail over with --accept-loss"))
     return Step(line)
 
 
@@ -115,11 +115,13 @@ def failover_table(failover: MirrorFailover) -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = ["  ".join([*(c.ljust(w) for c, w in zip(row, widths, strict=False)), row[-1]]).rstrip() for row in rows]
     lines += [f"{topic.name}: {topic.message}" for topic in failover.topics if topic.message]
-    lines += [f"{t.name}: it is not known what was not copied: {t.unknown}" for t in failover.topics if t.unknown]
+    lines += [
+        f"{t.name}: it is not known what was not copied, because {t.unknown}" for t in failover.topics if t.unknown
+    ]
     if not failover.source_answered:
         lines.append("The source did not answer, so it is not known what it has beyond these offsets.")
     elif failover.not_copied is None:
-        lines.append("It is possible that more than that was not copied: compare both clusters.")
+        lines.append("There may be more that was not copied: compare both clusters.")
     return "".join(f"{visible(line)}\n" for line in lines)
 
 

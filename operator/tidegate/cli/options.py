@@ -205,7 +205,7 @@ def _add_own_options(ours: argparse._ArgumentGroup) -> None:
         "--audit-required", action="store_true", help="with --audit-topic: change nothing that can't be recorded"
     )
     ours.add_argument(
-        "--reason", default="", metavar="TEXT", help="with --pause: why, for whoever lists the paused partitions"
+        "--reason", default="", metavar="TEXT", help="with --pause: the reason, for whoever lists the paused partitions"
     )
     ours.add_argument(
         "--drain-timeout",

@@ -51,7 +51,7 @@ def pause_parser() -> argparse.ArgumentParser:
         metavar="TOPIC[:0,1]",
         help="a topic, or some of its partitions; may be given several times (default: all that the group reads)",
     )
-    parser.add_argument("--reason", metavar="TEXT", help="why, for whoever finds the partitions paused")
+    parser.add_argument("--reason", metavar="TEXT", help="the reason, for whoever finds the partitions paused")
     parser.add_argument(
         "--resume-after", metavar="DURATION", help="after how long the partitions resume automatically, such as 2h"
     )
@@ -211,8 +211,10 @@ def _asked_to_resume(kube: KubeClient, body: Object, options: argparse.Namespace
         except Conflict:
             newest = found(kube, PAUSES, options, name_of(body))  # its status was written meanwhile
         if uid_of(newest) != uid_of(body):
-            raise CommandFailed("it was deleted meanwhile, and another one now has its name: look at that one first")
-    raise CommandFailed("it keeps changing, and was not suspended: try again")
+            raise CommandFailed(
+                "it was deleted, and another one was created with the same name: check the new one first"
+            )
+    raise CommandFailed("it kept changing, so it was not suspended: try again")
 
 
 def _await_resumed(

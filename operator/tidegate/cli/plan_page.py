@@ -64,7 +64,7 @@ def _cards(review: Review) -> Iterator[str]:
     yield _card("read again", "again", review.replayed)
     yield _card("skipped", "skip", review.skipped)
     stay = len(review.partitions) - review.moved
-    clamped = f", {review.clamped:,} to an end of the log" if review.clamped else ""
+    clamped = f", {review.clamped:,} clamped to an end of the log" if review.clamped else ""
     yield (
         f'<div class="card">Partitions that move<b>{review.moved:,}</b>'
         f'<span class="of soft">of {len(review.partitions):,}; {stay:,} stay{clamped}</span></div>'

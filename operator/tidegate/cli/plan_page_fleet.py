@@ -24,7 +24,7 @@ def fleet_body(review: FleetReview) -> Iterator[str]:
     )
     yield '<div class="cards">'
     without = f"{len(review.refused):,} more without a plan" if review.refused else "each has a plan"
-    clamped = f", {review.clamped:,} to an end of the log" if review.clamped else ""
+    clamped = f", {review.clamped:,} clamped to an end of the log" if review.clamped else ""
     for name, style, count, of in (
         ("Records read again", "again", review.replayed, "by the plan’s offsets"),
         ("Records skipped", "skip", review.skipped, "by the plan’s offsets"),

@@ -124,7 +124,7 @@ def samples(review: Review) -> Iterator[str]:
     hidden = any(c is not None and c.text is None for s in review.samples for c in (s.key, s.value))
     if hidden:
         yield (
-            '<p class="soft">Contents are hidden. Instead there are sizes and salted digests, which are '
+            '<p class="soft">Contents are hidden: sizes and salted digests are shown instead, which are '
             "equal for equal contents within this plan, and tell nothing else. "
             "<code>spec.evidence.showValues: true</code> shows the contents.</p>"
         )

@@ -106,7 +106,7 @@ def _totals(review: Review) -> Table:
         table.add_row(Text(name, style), f"{records_text(total)} records", *_sizes(total))
     again = len(review.partitions) - review.moved
     moves = f"{review.moved:,} move, {again:,} stay"
-    clamped = f", {review.clamped:,} of them moved to an end of the log" if review.clamped else ""
+    clamped = f", {review.clamped:,} clamped to an end of the log" if review.clamped else ""
     table.add_row("Partitions", f"{len(review.partitions):,}", f"{moves}{clamped}")
     if review.span is not None:
         table.add_row("Records from", "", " to ".join(map(time_text, review.span)))
@@ -192,7 +192,7 @@ def _fleet_parts(review: FleetReview) -> Iterator[RenderableType]:
     totals.add_row("Groups", f"{len(review.planned):,}", without)
     totals.add_row(Text("Read again", _AGAIN), f"{review.replayed:,} records")
     totals.add_row(Text("Skipped", _SKIPPED), f"{review.skipped:,} records")
-    clamped = f", {review.clamped:,} of them moved to an end of the log" if review.clamped else ""
+    clamped = f", {review.clamped:,} clamped to an end of the log" if review.clamped else ""
     stay = review.partitions - review.moved
     totals.add_row("Partitions", f"{review.partitions:,}", f"{review.moved:,} move, {stay:,} stay{clamped}")
     yield totals
@@ -290,7 +290,7 @@ def _samples(review: Review) -> Iterator[RenderableType]:
     yield table
     if any(part is not None and part.text is None for s in review.samples for part in (s.key, s.value)):
         yield Text(
-            "Contents are hidden. Instead there are sizes and salted digests, which are equal for equal "
+            "Contents are hidden: sizes and salted digests are shown instead, which are equal for equal "
             "contents. spec.evidence.showValues shows the contents",
             _FAINT,
         )

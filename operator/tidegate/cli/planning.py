@@ -119,7 +119,7 @@ def _no_plan(run: Run) -> str:
     run_id = run.request.run_id
     if run.result is not None:
         return f"run {run_id} ended without a plan: {run.result.message}"
-    return f"run {run_id} has no plan yet: it is being made"
+    return f"run {run_id} has no plan yet: the plan is being made"
 
 
 def stored(options: argparse.Namespace) -> Run:
@@ -177,7 +177,7 @@ def _found(kube: KubeClient, namespace: str, name: str, reset_id: str | None) ->
     wanted = f"{name}-{reset_id}" if reset_id is not None else newest.name if newest is not None else None
     if wanted is None:
         raise CommandFailed(
-            f"OffsetResetPolicy {name} has no OffsetReset: name one that kubectl get offsetresets lists"
+            f"OffsetResetPolicy {name} has no OffsetReset: give the name of one that kubectl get offsetresets lists"
         )
     try:
         return kube.get(RESETS, namespace, wanted)
@@ -199,6 +199,6 @@ def _binding(reset: Object) -> Check:
     if has_ended(status.phase) and said is not None:
         raise CommandFailed(f"OffsetReset {name_of(reset)} ended as {status.phase}, with no result: {said.message}")
     raise CommandFailed(
-        f"OffsetReset {name_of(reset)} has not begun, or its status has no digest of its run, without "
-        "which the contents of its ConfigMap can't be checked"
+        f"OffsetReset {name_of(reset)} has not begun, or its status lacks the digest of its run, "
+        "which is needed to check the contents of its ConfigMap"
     )

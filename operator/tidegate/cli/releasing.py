@@ -21,7 +21,7 @@ PAUSES_COME_BACK: Final = (
 )
 RESETS_MAY_RUN: Final = (
     "If one of these resets is still in progress, releasing its holds lets owners continue from their old "
-    "positions, and what the reset commits is overwritten: make sure that none is in progress."
+    "positions and overwrite what the reset commits: make sure that none is in progress."
 )
 
 REPLAYS_MAY_RUN: Final = (

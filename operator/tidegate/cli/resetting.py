@@ -162,9 +162,7 @@ class Resetting:
         if self.options.all_topics:
             gone = sorted(p for p in committed if not _exists(p, topics))
             if gone:
-                self.screen.note(
-                    f"Left out, because these partitions do not exist any more: {', '.join(map(str, gone))}"
-                )
+                self.screen.note(f"Left out, because these partitions no longer exist: {', '.join(map(str, gone))}")
             return _by_topic(p for p in committed if _exists(p, topics))
         return _by_topic(named_partitions(self.options.topics, topics))
 
@@ -261,15 +259,15 @@ class Resetting:
         except KeyboardInterrupt:
             self._interrupted(store)
         if result is None:
-            raise CommandFailed("the run waits for approval, which nobody asked for")
+            raise CommandFailed("the run waits for an approval, although none was requested")
         return result
 
     def _interrupted(self, store: RunStore) -> NoReturn:
         """Ends the run. Raises ``_Interrupted``, or ``KeyboardInterrupt`` where that is interrupted as well."""
         group = store.load().request.group_id
         later = (
-            "Its offsets are not rolled back, and its partitions may stay held. The next reset of the "
-            "group with --execute, by this user on this machine, begins with rolling them back"
+            "Its offsets were not rolled back, and its partitions may still be held. The next reset of the "
+            "group with --execute, by this user on this machine, begins by rolling the offsets back"
         )
         self.screen.note("Interrupted: rolling the offsets back")
         try:
@@ -290,8 +288,10 @@ class Resetting:
         for file in sorted(self.folder.glob(f"{prefix}-*.json")):
             store = DirectoryRunStore(self.folder, file.stem, clock=self.clock)
             if store.load().result is None:
-                result = self._settle(self._recorded(store), "The process that ran it ended before it was done")
-                self.screen.note(f"An earlier reset that was not finished ({file.stem}): {result.message}")
+                result = self._settle(
+                    self._recorded(store), "The process that ran it ended before the reset was finished"
+                )
+                self.screen.note(f"An earlier reset did not finish ({file.stem}): {result.message}")
 
     def _settle(self, store: RunStore, message: str) -> RunResult:
         return job.settle(store, self.kafka, self.clock, reason=REASON, message=message)

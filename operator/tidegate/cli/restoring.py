@@ -151,8 +151,8 @@ def show_group(kube: KubeClient, body: Object, options: argparse.Namespace, time
         raise
     try:
         screen.note(
-            f"OffsetReset {namespace_of(made)}/{visible(name_of(made))} was created to make the plan, and is "
-            "deleted afterwards"
+            f"OffsetReset {namespace_of(made)}/{visible(name_of(made))} was created to make the plan, and will "
+            "be deleted afterwards"
         )
         # Not one that goes on: it is deleted next.
         if not follow(kube, RESETS, made, planned_step, SystemClock(), timeout_s, screen, goes_on=False):
@@ -164,7 +164,7 @@ def show_group(kube: KubeClient, body: Object, options: argparse.Namespace, time
     return True
 
 
-_LEFT: Final = "Delete it, and do not approve its plan: that would apply it"
+_LEFT: Final = "Delete it, and do not approve its plan: an approval would apply the plan"
 
 
 def _deleted(kube: KubeClient, made: Object, screen: Screen) -> None:
@@ -176,7 +176,7 @@ def _deleted(kube: KubeClient, made: Object, screen: Screen) -> None:
     except CommandFailed as failure:
         screen.note(visible(str(failure)))  # somebody else has deleted it
     except (KubeFailure, KeyboardInterrupt):
-        screen.note(f"OffsetReset {namespace_of(made)}/{visible(name_of(made))} may still be there. {_LEFT}")
+        screen.note(f"OffsetReset {namespace_of(made)}/{visible(name_of(made))} may still exist. {_LEFT}")
         raise
 
 
@@ -191,7 +191,7 @@ def planned_step(body: Object) -> Step:
     if not has_readable_status(OffsetResetStatus, body):
         return step
     if read_status(OffsetResetStatus, body).phase is ResetPhase.AWAITING_APPROVAL:
-        return Step("its plan is made", done=True)
+        return Step("its plan is ready", done=True)
     # One that has ended before has no plan to look at, or changes nothing: its message says which.
     return step
 

@@ -58,7 +58,7 @@ def _settings(kafka: Kafka, screen: Screen) -> RetentionSettings | None:
     try:
         return kafka.retention.settings()
     except NotAuthorized as error:
-        screen.note(f"{error}: it is assumed that offsets last one day")
+        screen.note(f"{error}. Tidegate assumes that offsets are kept for one day")
         return None
 
 

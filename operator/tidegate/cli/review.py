@@ -165,11 +165,11 @@ def _evidence_notes(run: Run, now: datetime) -> tuple[str, ...]:
     if evidence is not None:
         return tuple(map(visible, evidence.notes))
     if asked.level is EvidenceLevel.NONE:
-        return ("No evidence was asked for (spec.evidence), so there is only what the plan itself counts",)
+        return ("No evidence was requested (spec.evidence), so only the counts of the plan itself are shown",)
     since = run.journal[-1].at if run.journal else now
     if now < since + asked.timeout + _LATE:
         return (f"Evidence is still being gathered, since {time_text(since)}: look again in a moment",)
-    return ("There is no evidence: the job ended before it was gathered",)
+    return ("There is no evidence, because the job ended before it was gathered",)
 
 
 def described(target: Target, made_at: datetime) -> str:
@@ -190,14 +190,14 @@ def described(target: Target, made_at: datetime) -> str:
         case FromFile(source=source):
             return f"the offsets in {source}"
         case FromGroup(group_id=group_id):
-            return f"where group {group_id} stands"
+            return f"the committed offsets of group {group_id}"
         case FromCluster(group_id=group_id, connection=connection):
-            return f"where group {group_id} stands on the cluster at {connection.bootstrap_servers}"
+            return f"where group {group_id} is on the cluster at {connection.bootstrap_servers}"
         case FromBackup(storage=storage, at=at):
             by = f" taken by {time_text(at)}" if at is not None else ""
-            return f"where the group stood in the newest backup{by} in {storage.uri}"
+            return f"where the group was in the newest backup{by} in {storage.uri}"
         case Undo(run_id=run_id):
-            return f"where the group stood before run {run_id}"
+            return f"where the group was before run {run_id}"
         case ToRecord(where=where, since=since, until=until, after=after):
             bounds = [f"from {time_text(since)}"] if since is not None else []
             bounds += [f"until {time_text(until)}"] if until is not None else []
@@ -273,7 +273,7 @@ def reading_text(amount: Amount) -> str | None:
 def position_text(p: PartitionPlan) -> str:
     """What happens to one partition, as a sentence's end."""
     if p.end is not None:
-        then = "and then returns" if p.returns else "and then goes on from there"
+        then = "and then returns" if p.returns else "and then continues from there"
         at = "no commit so far, goes" if p.committed is None else f"goes back from {p.committed:,}"
         return f"{at} to {p.target:,}, is replayed up to {p.end:,} ({p.end - p.target:,} offsets), {then}"
     if p.committed is None:

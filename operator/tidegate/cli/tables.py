@@ -180,7 +180,7 @@ def _why(of: Held | Limited) -> str:
     if isinstance(of, Held):
         return visible(of.hold.reason) or MISSING
     why = f": {visible(of.limit.reason)}" if of.limit.reason else ""
-    return f"not from offset {of.limit.offset} on{why}"
+    return f"no records from offset {of.limit.offset} on{why}"
 
 
 def _since(at: datetime | None) -> str:

@@ -101,7 +101,7 @@ def undo_of(options: argparse.Namespace, undone: Object | None) -> dict[str, Any
 def cancel_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="tidegate cancel",
-        description="Delete an OffsetReset that has not ended. What it has changed is rolled back before it is gone.",
+        description="Delete an OffsetReset that has not ended. What it has changed is rolled back first.",
         allow_abbrev=False,
     )
     parser.add_argument("name", metavar="NAME", help="the name of the OffsetReset")
@@ -126,7 +126,7 @@ def run_cancel(arguments: Sequence[str], screen: Screen) -> int:
         if asker:
             screen.note(
                 f"OffsetResetPolicy {asker} has asked for this reset. Remove spec.reset there, or give it "
-                "another id: otherwise the reset is created again, unless it has begun"
+                "another id: otherwise the policy creates the reset again, unless the reset has begun"
             )
         delete(kube, RESETS, body, cancellable)
         if options.no_wait:
@@ -136,7 +136,7 @@ def run_cancel(arguments: Sequence[str], screen: Screen) -> int:
         screen.show(f"offsetreset.tidegate.io/{options.name} deleted\n")
         if last is not None and last.done:
             raise CommandFailed(
-                f"it had succeeded before it could be rolled back, so its targets stay committed{_undone_by(body)}"
+                f"the reset succeeded before it could be rolled back, so its targets stay committed{_undone_by(body)}"
             )
         return True
 
@@ -151,7 +151,7 @@ def _undone_by(body: Object) -> str:
     if not isinstance(group, str):
         return ""
     words = ("tidegate", "undo", name_of(body), "--group", visible(group), "-c", "/".join(connection_named(body)))
-    return f": {shlex.join(words)} undoes it"
+    return f". To undo it: {shlex.join(words)}"
 
 
 def cancellable(body: Object) -> str:
@@ -163,7 +163,7 @@ def cancellable(body: Object) -> str:
 
     phase = read_status(OffsetResetStatus, body).phase
     if has_ended(phase):
-        how = f"; tidegate undo {name_of(body)} undoes it" if phase == "Succeeded" else ""
+        how = f". To undo it: tidegate undo {name_of(body)}" if phase == "Succeeded" else ""
         raise CommandFailed(f"OffsetReset {name_of(body)} has ended as {phase}, so there is nothing to cancel{how}")
     owners = body["metadata"].get("ownerReferences") or ()
     return next((str(o.get("name", "")) for o in owners if o.get("kind") == "OffsetResetPolicy"), "")

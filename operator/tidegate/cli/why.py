@@ -169,7 +169,7 @@ class Look:
         except NoCluster as failure:
             if self.options.connection is not None and self.options.bootstrap_server is None:
                 raise UsageError(
-                    f"--connection {self.options.connection} is read from Kubernetes, and {failure}. Point "
+                    f"--connection {self.options.connection} is read from Kubernetes, but {failure}. Point "
                     "to the cluster with KUBECONFIG or --context, or give --bootstrap-server to ask Kafka "
                     "only"
                 ) from failure

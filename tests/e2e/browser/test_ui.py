@@ -138,7 +138,7 @@ def test_a_plan_is_approved_as_it_is_on_the_page(browser: Browser, scene: Scene)
     (made,) = scene.kube.list(APPROVALS)
     digest = scene.kube.get(RESETS, "shop", "replay-2026-11-20")["status"]["digest"]
     assert made["spec"] == {"reset": "replay-2026-11-20", "plan": digest, "approver": "ada@example.org"}
-    assert "has not said yet" in browser.run("document.querySelector('#toast').textContent")
+    assert "has not reported yet" in browser.run("document.querySelector('#toast').textContent")
 
 
 def test_a_reset_is_undone_by_another_one_that_waits_for_an_approval(browser: Browser, scene: Scene) -> None:

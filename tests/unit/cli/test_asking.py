@@ -149,7 +149,7 @@ def test_another_one_of_the_same_name_is_not_taken_for_the_one_that_was_created(
     FakeKube.delete(kube, RESETS, "ns", "r", CREATED)
     FakeKube.create(kube, RESETS, "ns", "r", {}, CREATED)
 
-    with pytest.raises(CommandFailed, match="was deleted, and another one now has its name"):
+    with pytest.raises(CommandFailed, match="was deleted, and another one was created with the same name"):
         following.follow(kube, RESETS, kube.made, reset_step, FakeClock(), 60, Screen(io.StringIO(), io.StringIO()))
 
 

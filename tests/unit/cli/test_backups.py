@@ -130,9 +130,9 @@ def test_one_is_due_after_the_newest_also_by_a_clock_that_is_behind(kube: Cluste
 @pytest.mark.parametrize(
     ("status", "step"),
     [
-        ({"next": "2026-11-20T14:00:00Z"}, Step("the backup is asked for")),
+        ({"next": "2026-11-20T14:00:00Z"}, Step("the backup was requested")),
         ({"launch": "n-7"}, Step("the backup is being taken")),
-        ({"last": backup(13)}, Step("the backup is asked for")),
+        ({"last": backup(13)}, Step("the backup was requested")),
         ({"last": backup(14)}, Step("BackupTaken: m", done=True)),
         ({"failures": 2, "launch": "n-7"}, Step("the backup is being taken")),
         ({"failures": 3}, Step("BackupTaken: m", done=False)),
@@ -146,7 +146,7 @@ def test_it_is_waited_until_it_is_there(status: dict[str, Any], step: Step) -> N
 def test_what_is_refused_is_not_waited_for() -> None:
     conditions = [condition("BackedUp", "False", "StorageNotAllowed", "m"), condition("Stalled", "True", "S", "m")]
     body = {"metadata": {}, "status": {"conditions": conditions}}
-    assert take_step(body, NOON, 0).refused == "correct that"
+    assert take_step(body, NOON, 0).refused == "resolve the cause"
 
 
 def test_a_backup_is_asked_for_by_an_annotation(kube: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
@@ -156,8 +156,8 @@ def test_a_backup_is_asked_for_by_an_annotation(kube: Cluster, capsys: pytest.Ca
     [text] = kube.asked[0][0].values()
     assert datetime.fromisoformat(text) > datetime(2026, 11, 20, 13, tzinfo=UTC)
     assert capsys.readouterr().out.splitlines() == [
-        "offsetbackup.tidegate.io/nightly is asked for a backup",
-        "offsetbackup.tidegate.io/nightly is asked for a backup (server dry run)",
+        "offsetbackup.tidegate.io/nightly was asked for a backup",
+        "offsetbackup.tidegate.io/nightly was asked for a backup (server dry run)",
     ]
 
 
@@ -206,7 +206,7 @@ def test_there_is_none_of_before_the_first(kube: Cluster, capsys: pytest.Capture
     ("status", "step"),
     [
         ({"phase": "Planning"}, Step("Planning: not begun")),
-        ({"phase": "AwaitingApproval"}, Step("its plan is made", done=True)),
+        ({"phase": "AwaitingApproval"}, Step("its plan is ready", done=True)),
         ({"phase": "Failed"}, Step("Failed: not begun", done=False)),
     ],
 )
@@ -249,7 +249,9 @@ def test_a_reset_that_stays_is_told_not_to_be_approved(
     code = main(["backup", "show", "nightly", "--group", "payments", "-n", "ns", "--timeout", "1ms"])
 
     assert code == (130 if isinstance(failure, KeyboardInterrupt) else 1)
-    said = "OffsetReset ns/made may still be there. Delete it, and do not approve its plan: that would apply it"
+    said = (
+        "OffsetReset ns/made may still exist. Delete it, and do not approve its plan: an approval would apply the plan"
+    )
     assert said in capsys.readouterr().err
 
 

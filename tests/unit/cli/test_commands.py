@@ -124,7 +124,7 @@ def test_a_run_that_was_cut_off_is_put_back_by_the_next(shell: Shell, monkeypatc
     code = shell(f"--group {GROUP} --topic orders:1 --reset-offsets --to-offset 50 --execute")
 
     assert code == 0, shell.out
-    assert "An earlier reset that was not finished" in shell.err
+    assert "An earlier reset did not finish" in shell.err
     assert shell.kafka.committed(GROUP) == {ORDERS[0]: 10, ORDERS[1]: 50}
 
 
@@ -202,7 +202,7 @@ def test_a_rollback_that_can_not_be_made_is_said_to_be_left_to_the_next_reset(
 
     assert isinstance(screen.out, io.StringIO)
     assert isinstance(screen.err, io.StringIO)
-    assert "may stay held. The next reset of the group with --execute, by this user on this machine" in (
+    assert "may still be held. The next reset of the group with --execute, by this user on this machine" in (
         screen.out.getvalue() + screen.err.getvalue()
     )
     assert shell.kafka.committed("late")[ORDERS[0]] == 3
@@ -293,7 +293,7 @@ def test_all_topics_are_those_with_offsets(shell: Shell) -> None:
     assert shell(f"--group {GROUP} --all-topics --reset-offsets --to-latest --dry-run") == 0
 
     assert shell.rows == [[GROUP, "orders", "0", "100"], [GROUP, "orders", "1", "100"]]
-    assert "Left out, because these partitions do not exist any more: gone-0" in shell.err
+    assert "Left out, because these partitions no longer exist: gone-0" in shell.err
 
 
 def test_an_export_is_what_from_file_reads(shell: Shell, tmp_path: Path) -> None:
@@ -525,7 +525,7 @@ def test_no_hold_that_could_be_seen_is_not_said_to_be_none(shell: Shell, scope: 
 
 # --- releasing --------------------------------------------------------------------------------------------------------
 
-WHY_LIMITED = ("not", "from", "offset", "30", "on:", "offset", "reset", "one")
+WHY_LIMITED = ("no", "records", "from", "offset", "30", "on:", "offset", "reset", "one")
 HOLDERS = ("cli", "nightly-batch", "pause/6c9d/0b41", "reset/5f/one", "reset/cli/cli-1", "reset/starts/5f/1")
 
 

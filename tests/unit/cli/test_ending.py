@@ -123,4 +123,7 @@ def test_a_name_is_not_given_to_a_script_as_another_one(tmp_path: Path) -> None:
     done = run(CALLED, "env", "keep", "-f", str(tmp_path / "policy.yaml"), env={"PYTHONIOENCODING": "ascii"})
 
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "tidegate: standard output can't have '\\xfc', because its encoding is ascii: use UTF-8\n"
+    assert (
+        done.stderr
+        == "tidegate: '\\xfc' can't be written to standard output, because its encoding is ascii: use UTF-8\n"
+    )

@@ -182,7 +182,7 @@ def test_a_pause_is_done_when_its_newest_generation_is_paused() -> None:
 
 def test_what_is_refused_deleted_or_too_late_is_said() -> None:
     refused = status("Pending", condition("Stalled", "True"), observedGeneration=1)
-    with pytest.raises(CommandFailed, match="is refused, for the reason above: correct that, and it continues"):
+    with pytest.raises(CommandFailed, match="is refused for the reason above: resolve the cause and it continues"):
         followed(Story(PAUSES, PAUSE, refused), pause_step)
     with pytest.raises(CommandFailed, match="OffsetReset r was deleted"):
         followed(Story(RESETS, RESET, status("Planning"), {}), reset_step)
@@ -263,7 +263,7 @@ def test_who_stops_waiting_for_a_deletion_is_told_that_it_goes_on() -> None:
         follow_deletion(kube, RESETS, kube.made, reset_step, Interrupting(), 60, shown)
 
     assert isinstance(shown.err, io.StringIO)
-    assert "No longer waiting for OffsetReset r to be gone; its deletion was requested" in shown.err.getvalue()
+    assert "No longer waiting for the deletion of OffsetReset r, which was requested" in shown.err.getvalue()
 
 
 def test_who_interrupts_a_creation_is_told_that_it_may_be_there(
@@ -276,7 +276,7 @@ def test_who_interrupts_a_creation_is_told_that_it_may_be_there(
     monkeypatch.setattr("tidegate.cli.acting.kube_client", lambda _options: Slow())
 
     assert main(["pause", "g", "-c", "prod", "-n", "ns"]) == 130
-    assert "may have been created anyway. To look: kubectl get -n ns consumergrouppauses" in capsys.readouterr().err
+    assert "may have been created anyway. To check: kubectl get -n ns consumergrouppauses" in capsys.readouterr().err
     assert main(["pause", "g", "-c", "prod", "-n", "ns", "--dry-run"]) == 130
     assert "may have been created" not in capsys.readouterr().err
 
@@ -289,7 +289,8 @@ def test_one_that_has_ended_is_not_deleted_also_where_it_ends_just_then() -> Non
     body = kube.create(RESETS, "ns", "r", RESET, CREATED)
     kube.replace_status(RESETS, body, status("Succeeded"))
 
-    with pytest.raises(CommandFailed, match="has ended as Succeeded, so there is nothing to cancel; tidegate undo r"):
+    said = r"has ended as Succeeded, so there is nothing to cancel\. To undo it: tidegate undo r"
+    with pytest.raises(CommandFailed, match=said):
         delete(kube, RESETS, body, cancellable)  # type: ignore[arg-type]
 
     assert kube.get(RESETS, "ns", "r")
@@ -311,7 +312,7 @@ def test_another_one_of_its_name_is_not_deleted() -> None:
     kube.delete(RESETS, "ns", "r", CREATED)
     kube.create(RESETS, "ns", "r", RESET, CREATED)
 
-    with pytest.raises(CommandFailed, match="another one now has its name"):
+    with pytest.raises(CommandFailed, match="another one was created with the same name"):
         delete(kube, RESETS, body, cancellable)  # type: ignore[arg-type]
 
 
@@ -334,8 +335,8 @@ def test_one_that_had_succeeded_before_it_was_rolled_back_was_not_cancelled(
 
     told = capsys.readouterr()
     assert told.out == "offsetreset.tidegate.io/r deleted\n"
-    assert "it had succeeded before it could be rolled back, so its targets stay committed" in told.err
-    assert "tidegate undo r --group 'the group' -c ns/prod undoes it" in told.err
+    assert "the reset succeeded before it could be rolled back, so its targets stay committed" in told.err
+    assert "To undo it: tidegate undo r --group 'the group' -c ns/prod" in told.err
 
 
 # --- status -----------------------------------------------------------------------------------------------------------
@@ -453,7 +454,7 @@ def test_who_freezes_with_the_operator_down_is_told_that_it_holds_all_the_same(
     assert main(["freeze", "prod", "-n", "ns", "--reason", "INC-4711", "--timeout", "1ms"]) == 1
 
     told = capsys.readouterr().err
-    assert "an operator that starts later reads it before it begins anything" in told
+    assert "one that starts later reads it before it begins anything" in told
     assert "it continues. To watch it: kubectl get kafkaconnection prod -n ns" in told
     assert "freeze" in asked.get(CONNECTIONS, "ns", "prod")["spec"]
 
@@ -464,7 +465,10 @@ def test_a_freeze_waits_for_no_name(asked: Asked, capsys: pytest.CaptureFixture[
     assert main(["freeze", "prod", "-n", "ns", "--reason", "INC-4711", "--no-wait"]) == 0
 
     assert asked.get(CONNECTIONS, "ns", "prod")["spec"]["freeze"]["by"] == "unknown"
-    assert "recorded as unknown, because the API server did not tell it: ask who I am: 404" in capsys.readouterr().err
+    assert (
+        "recorded as unknown, because the API server did not say who you are: ask who I am: 404"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_connection_that_is_changed_at_the_same_time_is_frozen_all_the_same(asked: Asked) -> None:
@@ -495,8 +499,8 @@ OTHERS = {"bootstrapServers": "k:1", "freeze": {"by": "bob", "reason": "INC-2"}}
 @pytest.mark.parametrize(
     ("which", "status", "told"),
     [
-        (["prod"], 1, "tidegate freeze: it is already frozen, by bob: INC-2. tidegate thaw ends that"),
-        (["--all"], 0, "KafkaConnection prod: it is already frozen, by bob: INC-2. tidegate thaw ends that"),
+        (["prod"], 1, "tidegate freeze: it is already frozen, by bob: INC-2. tidegate thaw ends the freeze"),
+        (["--all"], 0, "KafkaConnection prod: it is already frozen, by bob: INC-2. tidegate thaw ends the freeze"),
     ],
 )
 def test_a_freeze_does_not_take_the_place_of_one_that_came_meanwhile(
@@ -521,7 +525,7 @@ def test_a_freeze_that_came_meanwhile_is_not_thawed_with_the_one_that_was_seen(
 
     assert asked.get(CONNECTIONS, "ns", "prod")["spec"] == OTHERS
     told = capsys.readouterr()
-    assert "frozen it again meanwhile, by bob: INC-2. To end that freeze too, thaw it once more" in told.err
+    assert "frozen it again, by bob: INC-2. To end that freeze too, thaw it once more" in told.err
     assert "it was frozen" not in told.err
     assert told.out == ""
 
@@ -537,7 +541,7 @@ def test_a_connection_of_the_same_name_that_came_meanwhile_is_left_alone(
     assert main([*command, "prod", "-n", "ns", "--no-wait"]) == 1
 
     assert asked.get(CONNECTIONS, "ns", "prod")["spec"] == {"bootstrapServers": "k:9"}
-    assert "it was deleted meanwhile, and another one now has its name" in capsys.readouterr().err
+    assert "it was deleted, and another one was created with the same name" in capsys.readouterr().err
 
 
 def test_what_was_done_as_asked_meanwhile_is_no_failure(asked: Asked) -> None:
@@ -606,7 +610,7 @@ def test_each_that_the_operator_does_not_go_by_in_time_is_told_of(
 
     told = capsys.readouterr().err
     for name in ("cold", "prod"):
-        assert f"KafkaConnection {name}: the operator has not confirmed it yet" in told
+        assert f"KafkaConnection {name}: the operator has not confirmed the freeze yet" in told
         assert f"kubectl get kafkaconnection {name} -n ns" in told
     assert "2 of 2 KafkaConnection(s)" in told
 

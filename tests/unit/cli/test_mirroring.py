@@ -65,9 +65,9 @@ def test_a_mirror_that_is_stalled_is_not_waited_for() -> None:
     condition = body["status"]["conditions"][0]
     body["status"]["conditions"].append({**condition, "type": "Stalled", "status": "True"})
 
-    assert failover_step(body).refused == "correct that, or fail over with --accept-loss"
+    assert failover_step(body).refused == "resolve the cause, or fail over with --accept-loss"
     accepted = {**body, "spec": {**SPEC, "failover": {"acceptLoss": True}}}
-    assert failover_step(accepted).refused == "correct that"
+    assert failover_step(accepted).refused == "resolve the cause"
 
 
 @pytest.mark.parametrize(
@@ -116,8 +116,8 @@ def test_what_a_status_says_of_partitions_that_it_does_not_name_is_not_known() -
         "orders  1          9             unknown",
         "orders  2          4             unknown",
         "t       0          1             unknown",
-        "t: it is not known what was not copied: it was deleted",
-        "It is possible that more than that was not copied: compare both clusters.",
+        "t: it is not known what was not copied, because it was deleted",
+        "There may be more that was not copied: compare both clusters.",
     ]
 
 

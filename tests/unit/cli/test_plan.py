@@ -162,7 +162,7 @@ def test_hidden_contents_are_sizes_and_digests() -> None:
 @pytest.mark.parametrize(
     ("run", "said"),
     [
-        (a_run(settings=EvidenceSettings()), "No evidence was asked for"),
+        (a_run(settings=EvidenceSettings()), "No evidence was requested"),
         (replace(a_run(), journal=(replace(a_run().journal[-1], at=NOW),)), "is still being gathered, since"),
         (a_run(), "the job ended before it was gathered"),
         (a_run(evidence=Evidence(NOW, notes=("Kafka did not answer",))), "Kafka did not answer"),
@@ -188,10 +188,10 @@ def test_how_to_approve_is_said_while_it_waits_and_how_it_ended_afterwards() -> 
     ("target", "words"),
     [
         (ToOffset(42), "to offset 42"),
-        (FromGroup("other"), "to where group other stands"),
+        (FromGroup("other"), "to the committed offsets of group other"),
         (
             FromBackup(S3("backups", "kafka")),
-            "to where the group stood in the newest backup in s3a://backups/kafka",
+            "to where the group was in the newest backup in s3a://backups/kafka",
         ),
     ],
 )
@@ -265,7 +265,7 @@ def test_a_fleet_in_waves_is_shown_wave_by_wave() -> None:
 
     # Waves go by the groups' names; in each, whoever moves most is first.
     assert rows == [["payments-eu", "1"], ["payments-at", "1"], ["payments-us", "2"]]
-    said = "It is rolled out in 2 waves, 5m apart; once a group has failed, no further group is begun"
+    said = "It is rolled out in 2 waves, 5m apart; once a group has failed, no further group begins"
     assert said in out.getvalue()
     assert said in Elements(page(reviewed_fleet(run))).text
     assert as_json("default", run)["waves"] == [["payments-at", "payments-eu"], ["payments-us"]]

@@ -73,9 +73,9 @@ def approve(kube: Client, clock: Clock, namespace: str, reset: str, plan: str) -
         said = effect(kube, made, clock, _PATIENCE_S)
     except KubeFailure as failure:
         # Whoever may create one and not read it: it is there all the same, and not to be created once more.
-        return Done(name_of(made), None, f"The approval was created. Whether it has an effect can't be seen: {failure}")
+        return Done(name_of(made), None, f"The approval was created. Whether it is effective can't be seen: {failure}")
     if said is None:
-        return Done(name_of(made), None, "The operator has not said yet whether it has an effect")
+        return Done(name_of(made), None, "The operator has not reported yet whether the approval is effective")
     holds = {ConditionStatus.TRUE: True, ConditionStatus.FALSE: False}.get(said.status)
     return Done(name_of(made), holds, f"{said.reason}: {said.message}")
 
@@ -91,7 +91,7 @@ def undo(kube: Client, namespace: str, reset: str, uid: str, *, manual: bool) ->
     except NotFound:
         raise CommandFailed(f"there is no OffsetReset {reset} in namespace {namespace}") from None
     if undone["metadata"]["uid"] != uid:
-        raise CommandFailed(f"OffsetReset {reset} is not the one that was shown: that one was deleted meanwhile")
+        raise CommandFailed(f"OffsetReset {reset} is not the one that was shown, which has been deleted")
     asked = in_own_name(undo_of(options, undone), kube.own_name)
     made = created(kube, RESETS, asked)
     return Done(name_of(made), None, "The operator carries it out" if not manual else "Its plan waits for an approval")

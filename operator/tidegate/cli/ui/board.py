@@ -146,7 +146,7 @@ class Board:
         listener = Listener(self)
         with self._lock:
             if len(self._listeners) >= MOST_LISTENERS:
-                raise TooManyListeners(f"{MOST_LISTENERS} tabs listen already: close one")
+                raise TooManyListeners(f"{MOST_LISTENERS} tabs already show this page: close one")
             self._listeners.add(listener)
         return listener
 

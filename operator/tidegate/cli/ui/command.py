@@ -113,7 +113,8 @@ async def _served(options: argparse.Namespace, listening: socket.socket, screen:
         screen.show(f"{address}\n")
         screen.out.flush()
         screen.note(
-            "Open it in a browser on this machine. Whoever has the address can do what you may do. Ctrl-C ends it."
+            "Open this address in a browser on this machine. Whoever has it can do what you may do. Ctrl-C ends "
+            "the page."
         )
         if not options.no_browser:
             _open(address, until_ended)

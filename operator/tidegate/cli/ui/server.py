@@ -146,7 +146,9 @@ class Page:
         eye = self._parts.eye
         asked = eye.connection == (namespace, name)
         seen = await self._looked_at(group_id) if asked else None
-        why = eye.why or "only the cluster of --connection is asked, and this is another connection"
+        why = (
+            eye.why or "only the cluster of --connection is asked, and this group is reached through another connection"
+        )
         return await self._called(
             lambda: group_detail(group_id, (namespace, name), self._parts.board, seen, why, self._parts.clock.now())
         )

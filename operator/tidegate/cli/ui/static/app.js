@@ -207,7 +207,7 @@ function question(title, body, yes, run) {
       toast(message);
       refreshSoon();
     } catch (error) {
-      $("ask-error").textContent = error instanceof Refused ? error.message : "tidegate ui does not answer, so it is not known whether that was done. Look first.";
+      $("ask-error").textContent = error instanceof Refused ? error.message : "tidegate ui does not answer, so it is not known whether that was done. Check before you try again.";
       button.disabled = false;
     }
   };

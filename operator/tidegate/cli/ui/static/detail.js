@@ -127,7 +127,7 @@ function lanes(found) {
       found.byKafka ? h("span", {}, mark("now"), " committed now") : null,
       h("span", {}, h("i", { class: "key key-again" }), "read again"),
       h("span", {}, h("i", { class: "key key-skip" }), "skipped"),
-      found.byKafka ? null : h("span", {}, "Where the group stands now is not known: Kafka is not asked."),
+      found.byKafka ? null : h("span", {}, "Where the group is now is not known, because Kafka is not asked."),
     ),
     h(
       "div",
