@@ -18,7 +18,7 @@ from tidegate.clock import SystemClock
 from tidegate.jobs.storage import Folder
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.model import TopicPartition
-from tidegate.offset_backup.manifest import Keep, manifest_name, schedule_folder
+from tidegate.offset_backup.manifest import Keep, Manifest, manifest_name, schedule_folder
 from tidegate.offset_backup.order import Order
 from tidegate.reset.model.request import RunRequest, Selection
 from tidegate.reset.model.targets import FromBackup
@@ -80,6 +80,8 @@ def test_groups_are_found_where_a_backup_has_them(
     says = r"^can't write \S+: \S+ParentNotDirectoryException: Parent path is not a directory: \S+$"
     with pytest.raises(StorageFailure, match=says):
         Files(spark, Folder(tmp_path / "file" / "x")).publish("a/b.json", b"x")
+    with pytest.raises(StorageFailure, match=r"^can't measure \S+/gone: it was removed$"):
+        files.size("gone")
 
 
 def test_what_an_executor_had_read_and_is_lost_is_not_counted_from_another_look(
@@ -110,6 +112,40 @@ def test_what_an_executor_had_read_and_is_lost_is_not_counted_from_another_look(
         take_backup(spark, order, SystemClock())
 
     assert not list(place.path.rglob("*.json"))
+
+
+def test_of_two_jobs_for_one_due_time_the_quicker_one_has_taken_the_backup(
+    spark: Any,
+    kafka: KafkaCluster,
+    topic: str,
+    unique: Unique,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A first attempt that was given up may still run: the group has committed more when the second one looks."""
+    group = unique()
+    commit(kafka.bootstrap, group, topic, {0: 4})
+    place = Folder(tmp_path / "backups")
+    due = SystemClock().now().replace(microsecond=0)  # nobody takes what is being written for left-overs
+    order = Order(Connection(kafka.bootstrap), place, "schedule", due, "p-1", (group,))
+    write = DataFrameWriter.parquet
+    quicker: list[Manifest] = []
+
+    def write_after_the_other(writer: Any, path: str) -> None:
+        monkeypatch.setattr(DataFrameWriter, "parquet", write)
+        write(writer, path)
+        commit(kafka.bootstrap, group, topic, {1: 4})
+        quicker.append(take_backup(spark, replace(order, attempt="p-2"), SystemClock()))
+
+    monkeypatch.setattr(DataFrameWriter, "parquet", write_after_the_other)
+
+    told = take_backup(spark, order, SystemClock())
+
+    assert [told] == quicker
+    assert told.offsets == 2
+    files, folder = Files(spark, place), schedule_folder(told.cluster_id, "schedule")
+    assert manifests_of(files, told.cluster_id, "schedule") == [told]
+    assert files.names(f"{folder}/data") == (told.data.removeprefix("data/"),)
 
 
 def test_a_folder_is_the_one_that_is_named(spark: Any, tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def take_backup(spark: SparkSession, order: Order, clock: Clock) -> Manifest:
     files = Files(spark, order.storage)
     cluster_id, groups = in_executor(spark, lambda: _list(order))
     folder = schedule_folder(cluster_id, order.schedule)
-    there = next((m for m in manifests_of(files, cluster_id, order.schedule) if m.due == order.due), None)
+    there = _manifest(files, cluster_id, order)
     if there is not None:
         _compact(files, cluster_id, order, clock)
         return there
@@ -97,9 +97,21 @@ def take_backup(spark: SparkSession, order: Order, clock: Clock) -> Manifest:
         size=files.size(f"{folder}/{data}"),
         unread=failed,
     )
-    files.publish(f"{folder}/{manifest_name(order.due)}", encode(manifest))
+    name = f"{folder}/{manifest_name(order.due)}"
+    if not files.publish(name, encode(manifest)):
+        # Another job was quicker: there is one backup of a due time, and this is not it.
+        files.remove(f"{folder}/{data}")
+        there = _manifest(files, cluster_id, order)
+        if there is None:
+            raise StorageFailure(f"can't write {files.uri(name)}: something else is there")
+        manifest = there
     _compact(files, cluster_id, order, clock)
     return manifest
+
+
+def _manifest(files: Files, cluster_id: str, order: Order) -> Manifest | None:
+    """That of the order's due time, where there is one."""
+    return next((m for m in manifests_of(files, cluster_id, order.schedule) if m.due == order.due), None)
 
 
 def _list(order: Order) -> tuple[str, tuple[str, ...]]:

@@ -57,22 +57,35 @@ class Files:
             stream.close()
         return bytes(content)
 
-    def publish(self, name: str, content: bytes) -> None:
-        """The whole file appears at once: an object store's PUT does that; elsewhere it is renamed to its place."""
+    def publish(self, name: str, content: bytes) -> bool:
+        """Whether it is published now, or by an earlier attempt, and not another content, which stays.
+
+        The whole file appears at once: an object store's PUT does that; elsewhere it is renamed to its place. Where two
+        do so at the same moment the later one may replace the other: neither Hadoop's local files nor S3A exclude that.
+        """
+        there = self.read(name)
+        if there is not None:
+            return there == content
         if self._root.startswith("s3a:"):
             self._write(name, content)
-            return
+            return True
         folder, _, last = name.rpartition("/")
         aside = f"{folder}/.{last}.{uuid4().hex}"
         self._write(aside, content)
-        if not self._call("rename", name, lambda: self._fs.rename(self._path(aside), self._path(name))):
-            self.remove(aside)
-            if self.read(name) is None:
-                raise StorageFailure(f"can't write {self.uri(name)}: it could not be renamed to that")
+        if self._call("rename", name, lambda: self._fs.rename(self._path(aside), self._path(name))):
+            return True
+        self.remove(aside)
+        there = self.read(name)
+        if there is None:
+            raise StorageFailure(f"can't write {self.uri(name)}: it could not be renamed to that")
+        return there == content
 
     def size(self, name: str) -> int:
         """Bytes of all that is below."""
-        return int(self._call("measure", name, lambda: self._fs.getContentSummary(self._path(name)).getLength()))
+        try:
+            return int(self._call("measure", name, lambda: self._fs.getContentSummary(self._path(name)).getLength()))
+        except FileNotFoundError as error:
+            raise StorageFailure(f"can't measure {self.uri(name)}: it was removed") from error
 
     def remove(self, name: str) -> None:
         """With all that is below. Idempotent."""

@@ -213,9 +213,7 @@ class Lead:
             return found is not None
 
         if not self._until(over) or found is None:
-            raise NotLed(
-                f"not all members rejoined within maxStandstill ({self._standstill_s:g} s)", stood_still=True
-            )
+            raise NotLed(f"not all members rejoined within maxStandstill ({self._standstill_s:g} s)", stood_still=True)
         if found.leader_id != guest.member_id:
             raise NotLed("another member leads it")
         if len(found.subscriptions) < self._others:
