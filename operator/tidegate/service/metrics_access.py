@@ -140,7 +140,7 @@ class TokenAccess:
 
 _REFUSALS: Final = {
     Verdict.UNKNOWN: b"a bearer token of this cluster is needed, for the audience of these metrics\n",
-    Verdict.FORBIDDEN: b"the token's user may not get the non-resource URL /metrics: bind a role to it that may\n",
+    Verdict.FORBIDDEN: b"the token's user may not get the non-resource URL /metrics: bind it to a role that may\n",
     Verdict.UNDECIDED: b"the API server did not say whose token this is, or was asked too often: try again\n",
 }
 
