@@ -164,7 +164,7 @@ def test_a_reset_is_watched_undone_and_not_cancelled_after_its_end(
     assert "has ended as Succeeded, so there is nothing to cancel. To undo it: tidegate undo" in ended
     assert f"offsetreset.tidegate.io/{undo} created" in undone
     assert "Succeeded: " in undone
-    assert f"The one that ended last: OffsetReset {shared.namespace}/{undo}, Succeeded at 20" in told
+    assert f"The reset that ended last: OffsetReset {shared.namespace}/{undo}, Succeeded at 20" in told
     assert "Kafka: not asked, because no servers are known: give --bootstrap-server" in told
     assert "No OffsetReset of the group is in progress or waiting" in told
 

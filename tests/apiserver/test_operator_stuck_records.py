@@ -80,7 +80,7 @@ def test_a_planted_record_is_found_and_skipped_once_somebody_approves(
         waiting = condition_of(shared.get_policy("waiting"), "RecordStuck")
         assert waiting["status"] == "False"
         assert (
-            "2 partition(s), consumers of committed records are waiting for an open transaction" in waiting["message"]
+            "2 partition(s), consumers of committed records wait for an open transaction to end" in waiting["message"]
         )
         assert (1, offset) not in readers["poisoned"].read
 

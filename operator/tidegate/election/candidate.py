@@ -33,9 +33,15 @@ class Timing:
 
     def __post_init__(self) -> None:
         if self.renew_s >= self.lease_s:
-            raise ValueError(f"a leader has to give up ({self.renew_s:g} s) before its lease ends ({self.lease_s} s)")
+            raise ValueError(
+                f"a leader that can't renew its Lease gives up after {self.renew_s:g} s, but has to do so before the "
+                f"Lease expires after {self.lease_s} s"
+            )
         if self.retry_s * _JITTER >= self.renew_s:
-            raise ValueError(f"a leader has to try again ({self.retry_s:g} s) before it gives up ({self.renew_s:g} s)")
+            raise ValueError(
+                f"a leader renews its Lease every {self.retry_s:g} s, and {_JITTER:g} times that has to be less than "
+                f"the {self.renew_s:g} s after which it gives up"
+            )
 
     @property
     def call_s(self) -> float:
@@ -140,7 +146,7 @@ class Candidate:
         if seen.holder == self.identity:
             return Update(replace(seen, duration_s=self.timing.lease_s, renewed=now), seen)
         if until_s is not None:
-            return GiveUp(f"the Lease is {f'held by {seen.holder}' if seen.holder else 'free, and not ours any more'}")
+            return GiveUp(f"the Lease is {f'held by {seen.holder}' if seen.holder else 'no longer held by anybody'}")
         return Update(LeaseRecord(self.identity, self.timing.lease_s, seen.transitions + 1, now, now), seen)
 
     def looked(self, found: LeaseRecord | None, now_s: float) -> None:

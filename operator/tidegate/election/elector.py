@@ -96,7 +96,7 @@ class Elector:
             async with asyncio.timeout(self._candidate.timing.call_s):
                 await self._release()
         except (KubeFailure, TimeoutError) as failure:
-            _log.warning("the %s was not released, and ends by itself: %s", self._leases, failure)
+            _log.warning("the %s could not be released, but expires on its own: %s", self._leases, failure)
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     async def _release(self) -> None:
@@ -147,7 +147,12 @@ class Elector:
             self._term.prolong(until_s)
         if not self._leads:
             self._leads = True
-            _log.info("%s leads from now on, by the %s (term %d)", record.holder, self._leases, record.transitions)
+            _log.info(
+                "%s leads from now on, as the holder of the %s (term %d)",
+                record.holder,
+                self._leases,
+                record.transitions,
+            )
             self._told.elected()
             self._executor.submit(self._tell, record)
 
@@ -161,7 +166,7 @@ class Elector:
         """Say who leads, where that is another one than before."""
         holder = self._candidate.holder
         if holder and holder not in (self._holder, self._candidate.identity):
-            _log.info("standing by: %s leads, by the %s", holder, self._leases)
+            _log.info("standing by: %s leads, as the holder of the %s", holder, self._leases)
         self._holder = holder or self._holder
 
     def _trouble_is(self, trouble: str) -> None:

@@ -48,7 +48,7 @@ def newest_events(list_page: Callable[[str], Mapping[str, Any]], where: str, mos
         following = (page.get("metadata") or {}).get("continue") or ""
         if following and read >= MOST_READ:
             unseen.append(
-                Unseen(f"Events in {where} after the first {read}, which are in no order of time", "there are too many")
+                Unseen(f"Events in {where} after the first {read}, which are not sorted by time", "there are too many")
             )
         if not following or read >= MOST_READ:
             break

@@ -71,7 +71,7 @@ def resources_told(kube: KubeSeen | None, now: datetime) -> Iterator[tuple[str, 
     ended = sorted((r for r in kube.resets if has_reset_ended(r)), key=lambda r: _finished(r) or now, reverse=True)
     resets = [*(s for r in running[:MOST_RESOURCES] for s in reset_told(r, now))]
     if ended:
-        resets += [f"The one that ended last: {_ended(ended[0], now)}"]
+        resets += [f"The reset that ended last: {_ended(ended[0], now)}"]
     yield "Resets", tuple(resets)
     yield "Pauses", tuple(s for p in kube.pauses[:MOST_RESOURCES] for s in pause_told(p, now))
     yield "What is kept for the group", tuple(s for p in kube.policies[:MOST_RESOURCES] for s in policy_told(p, now))
@@ -80,7 +80,7 @@ def resources_told(kube: KubeSeen | None, now: datetime) -> Iterator[tuple[str, 
         many = counted(kube.of_others, "resource")
         yield (
             "Left out",
-            (f"{many} for a group of this name: the KafkaConnection is another one, or is to another cluster.",),
+            (f"{many} for a group of this name through another KafkaConnection, or one to another cluster.",),
         )
 
 
@@ -94,7 +94,9 @@ def _beginning(common: Common, kind: str) -> Iterator[str]:
 def _said(conditions: Conditions, kind: str) -> str:
     """A condition's reason and message as a sentence's end."""
     said = find_condition(conditions, kind)
-    return f"{said.reason}: {visible(said.message)}" if said is not None else "nothing is said about it yet"
+    return (
+        f"{said.reason}: {visible(said.message)}" if said is not None else "The operator has said nothing about it yet."
+    )
 
 
 # --- resets -----------------------------------------------------------------------------------------------------------
@@ -106,7 +108,7 @@ def reset_told(reset: ResetSeen, now: datetime) -> Iterator[str]:
     yield from _beginning(common, "OffsetReset")
     name = f"OffsetReset {visible(common.label)}"
     if status is None:
-        yield f"{name}: {_UNREADABLE}, so it is left alone, and other resets of the group wait."
+        yield f"{name}: {_UNREADABLE}. The operator leaves it alone, and other resets of the group wait."
         return
     phase = status.phase or ResetPhase.PENDING
     begun = f", begun at {time_text(status.started_at, now)}" if status.started_at is not None else ", not begun"
@@ -194,7 +196,7 @@ def policy_told(policy: PolicySeen, now: datetime) -> Iterator[str]:
         keeps.append(f"injects its settings into pods ({spec.consumers.format.value})")
     yield f"{name} {'; '.join(keeps) or 'only asks for a reset'}."
     if status is None:
-        yield f"  {_UNREADABLE[:1].upper()}{_UNREADABLE[1:]}: whether it does so is unknown."
+        yield f"  {_UNREADABLE[:1].upper()}{_UNREADABLE[1:]}, so it is unknown whether it does so."
         return
     yield f"  {_ready(find_condition(status.conditions, READY))}"
     if spec.retention is not None and find_condition(status.conditions, RETAINED) is not None:
@@ -210,8 +212,8 @@ def policy_told(policy: PolicySeen, now: datetime) -> Iterator[str]:
                     f"{quote(visible(record.skip))} -n {quote(visible(common.namespace))}"
                 )
     if status.retention is not None and status.retention.expires_at is not None:
-        exact = "" if status.retention.exact else " at the earliest"
-        yield f"  Without it the first offset would expire at {time_text(status.retention.expires_at, now)}{exact}."
+        at, exact = time_text(status.retention.expires_at, now), "" if status.retention.exact else " at the earliest"
+        yield f"  If nobody did anything, the first offset would expire at {at}{exact}."
 
 
 def _ready(said: Condition | None) -> str:
@@ -231,7 +233,7 @@ def connection_told(connection: ConnectionSeen) -> Iterator[str]:
         yield "  It only observes (spec.observe): nothing begins through it, and its pauses pause nothing."
     said = find_condition(conditions, FROZEN)
     if said is not None:
-        yield f"  It is {visible(said.message)} through it; tidegate thaw {visible(common.name)} ends that."
+        yield f"  It is {visible(said.message)}. tidegate thaw {visible(common.name)} ends that."
     elif spec is not None and spec.freeze is not None:
         yield (
             f"  It is to be frozen (spec.freeze): {visible(spec.freeze.reason)}. The operator has not "

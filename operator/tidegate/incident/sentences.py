@@ -110,8 +110,8 @@ def _state(seen: Seen, account: Account) -> Iterator[str]:
     known = [p for p in account.partitions if p.lag is not None]
     if known:
         yield (
-            f"It has committed offsets of {counted(len(kafka.committed), 'partition')}. Its lag, from them "
-            f"to the ends of the logs, is {counted(account.lag, 'record')}, counted in offsets."
+            f"It has committed offsets for {counted(len(kafka.committed), 'partition')}. Its lag, "
+            f"counted in offsets from there to the ends of the logs, is {counted(account.lag, 'record')}."
         )
         worst = sorted((p for p in known if p.lag), key=lambda p: (-(p.lag or 0), p.partition))[:_MOST_LAGS]
         if worst:
@@ -133,7 +133,7 @@ def _described(group: Group, has_offsets: bool) -> Iterator[str]:
         members = counted(len(group.members), "member")
         yield f"Group {name} is {group.state.value} ({group.type.value} protocol{assignor}), with {members}."
     if group.state.is_rebalancing:
-        yield "While it rebalances, its coordinator does not tell who owns what."
+        yield "While the group rebalances, its coordinator does not say who owns what."
 
 
 def _odd_partitions(kafka: KafkaSeen, account: Account) -> Iterator[str]:
@@ -160,8 +160,8 @@ def _odd_partitions(kafka: KafkaSeen, account: Account) -> Iterator[str]:
         yield "It is unknown whether a transaction that commits its offsets is open."
     elif kafka.pending:
         yield (
-            f"A transaction that commits offsets of {partitions_text(kafka.pending)} is open. Until it "
-            "ends, consumers that read only stable offsets (Java's) do not begin there."
+            f"A transaction that commits offsets of {partitions_text(kafka.pending)} is open. Consumers "
+            "that use only stable offsets (as Java's do) do not begin to read there until it ends."
         )
 
 
@@ -252,21 +252,21 @@ def _obeyed(partitions: list[PartitionTold]) -> str:
     """Whether the holds do what they are for."""
     standing = partitions[0].standing
     if standing is None:
-        return "It is unknown whether it is obeyed: the group could not be described."
-    who = member_text(standing.owner) if standing.owner is not None else "a consumer that assigned it itself"
+        return "It is unknown whether this is obeyed, because the group could not be described."
+    who = member_text(standing.owner) if standing.owner is not None else "a consumer that assigned it to itself"
     match standing.flow:
         case Flow.CLOSED:
             return f"Paused: {who} has acknowledged it{_stopped_at(partitions)}."
         case Flow.CLOSING:
             return f"Not paused yet: {who} runs the agent and has not acknowledged this hold."
         case Flow.UNOWNED:
-            return "Paused, because nobody owns it: a member that is assigned it and runs the agent will obey."
+            return "Paused, because nobody owns it. A member that runs the agent will obey once it owns it."
         case Flow.UNMANAGED:
             return (
                 f"NOT paused: {who} has acknowledged nothing. It runs no agent and reads on, or has only just joined."
             )
         case Flow.UNDECIDED:
-            return "It is unknown whether it is obeyed: the group is rebalancing, which hides who owns it."
+            return "It is unknown whether this is obeyed, because the group is rebalancing, which hides who owns what."
         case Flow.OPEN:
             return "Not held any more."
         case _:
@@ -309,7 +309,7 @@ def _claims(account: Account, now: datetime) -> Iterator[str]:
         elif has_it:
             has_it = False
             late = (
-                ". By this machine's clock, that is longer ago than its lease: it may have died"
+                ". By this machine's clock, that is longer ago than its lease, so it may have died"
                 if now - claim.renewed_at > claim.lease
                 else ""
             )

@@ -93,7 +93,7 @@ def read_batches(data: bytes) -> Iterator[Batch]:
         fields = _HEADER.unpack_from(data, at)
         length = fields[1] + _BEFORE_LENGTH
         if length < HEADER_BYTES:
-            raise Unreadable(f"a record batch of {length} bytes at byte {at}, less than its header")
+            raise Unreadable(f"the record batch at byte {at} has {length} bytes, fewer than its header")
         if at + length > len(data):
             return
         yield _batch(fields, data[at : at + length])
@@ -108,9 +108,11 @@ def _batch(fields: tuple[int, ...], data: bytes) -> Batch:
     if google_crc32c.value(data[_AFTER_CRC:]) != crc:
         raise Unreadable(f"{where} is damaged: its checksum is wrong")
     if attributes & ~_KNOWN or attributes & CODEC > _NEWEST_CODEC:
-        raise Unreadable(f"{where} has attributes that are not understood: {attributes:#06x}")
+        raise Unreadable(f"{where} has unknown attributes: {attributes:#06x}")
     if base < 0 or last_delta < 0 or not 0 <= count <= last_delta + 1 or base + last_delta + 1 >= _OFFSETS:
-        raise Unreadable(f"{where} claims {count} records and a last offset {last_delta} further on")
+        raise Unreadable(
+            f"{where} claims {count} records and a last offset that is {last_delta} higher, which is impossible"
+        )
     stamp = Stamp(producer_id, epoch, sequence)
     return Batch(base, last_delta + 1, attributes, base_time, max_time, stamp, count, data)
 

@@ -41,7 +41,7 @@ def decompressed(codec: int, data: bytes, largest: int = LARGEST) -> bytes:
         }[codec]
         return _grown(into, data, largest)
     except (cramjam.DecompressionError, KeyError) as error:
-        raise Unreadable(f"records that cannot be decompressed (codec {codec}): {error}") from error
+        raise Unreadable(f"its records can't be decompressed (codec {codec}): {error}") from error
 
 
 def _grown(into: Callable[[bytes, bytearray], int], data: bytes, largest: int) -> bytes:
@@ -69,7 +69,7 @@ def _unsnapped(data: bytes, largest: int) -> bytes:
         length = int.from_bytes(data[at : at + 4], "big")
         block = data[at + 4 : at + 4 + length]
         if not length or len(block) < length:
-            raise Unreadable("records that end within a block of Snappy")
+            raise Unreadable("its records end in the middle of a Snappy block")
         blocks.append(_block(block, left))
         left -= len(blocks[-1])
         at += 4 + length

@@ -96,6 +96,6 @@ def _waits_for(before: Mirror, now: Mirror, answer: Answer) -> str | None:
         case Ready(idle=True):
             return "the source to grow"
         case Comparing() if now.state == before.state:
-            return "the source to come as far as the target"
+            return "nothing is copied until the source reaches the end of the copy"
         case _:
             return None

@@ -44,17 +44,17 @@ def read_records(batch: Batch) -> list[Record]:
         length, at = _number(data, at)
         end = at + length
         if not 0 < length <= len(data) - at:
-            raise Unreadable(f"a record of {length} bytes in the record batch at offset {batch.base_offset}")
+            raise Unreadable(f"{where} has an invalid record of {length} bytes")
         time_delta, start = _number(data, at + 1)
         offset_delta, start = _number(data, start)
         offset = batch.base_offset + offset_delta
         if not before < offset < batch.next_offset or start > end:
-            raise Unreadable(f"a record at offset {offset} in the record batch at offset {batch.base_offset}")
+            raise Unreadable(f"{where} has an invalid record at offset {offset}")
         timestamp = batch.max_timestamp if batch.has_log_append_time else batch.base_timestamp + time_delta
         records.append(Record(offset, timestamp, data[start:end]))
         at, before = end, offset
     if at != len(data):
-        raise Unreadable(f"more than {batch.count} records in the record batch at offset {batch.base_offset}")
+        raise Unreadable(f"{where} has more than {batch.count} records")
     return records
 
 
@@ -65,7 +65,7 @@ def ends_by_abort(batch: Batch) -> bool:
     [record, *_] = read_records(batch)
     length, at = _number(record.content, 0)
     if length < 4 or len(record.content) < at + 4:
-        raise Unreadable(f"a control record without a type at offset {record.offset}")
+        raise Unreadable(f"the control record at offset {record.offset} has no type")
     return record.content[at + 2 : at + 4] == b"\x00\x00"
 
 
@@ -99,7 +99,7 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return (value >> 1) ^ -(value & 1), at
-    raise Unreadable("a number in a record that does not end")
+    raise Unreadable("a record has a number that does not end")
 
 
 def _varint(number: int) -> bytes:

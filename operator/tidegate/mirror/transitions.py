@@ -117,13 +117,13 @@ def _in_vain(refusals: int, what: str) -> Lost | Stopped:
     """The end is looked at again, but not for ever."""
     if refusals + 1 < MOST_REFUSALS:
         return Lost(refusals + 1)
-    reason = f"the target has refused appends at its end {MOST_REFUSALS} times, the last time with {what}"
-    return Stopped(f"{reason}: is another writer of this mirror running?", drifted=False)
+    reason = f"the target has refused appends at its end {MOST_REFUSALS} times, most recently because of {what}"
+    return Stopped(f"{reason}. Is another writer of this mirror running?", drifted=False)
 
 
 def _claimed(mirror: Mirror, answer: ProducerIds) -> Mirror:
     if not _goes_on(mirror, answer.ids):
-        reason = f"the producer ids {answer.ids} do not go on from those that were claimed before, {mirror.ids}"
+        reason = f"the producer ids {answer.ids} do not continue those that were claimed before, {mirror.ids}"
         return replace(mirror, state=Stopped(reason, drifted=False))
     claimed = replace(mirror, ids=answer.ids)
     match mirror.state:
@@ -171,7 +171,7 @@ def _position(mirror: Mirror, tail: Tail, refusals: int) -> Position | Doubting 
         if batch.stamp.producer_id not in (*mirror.ids, filling) and batch.next_offset > mirror.adopted:
             return Doubting(batch.stamp.producer_id, batch.next_offset, refusals)
     if batches[-1].next_offset != tail.end:
-        reason = f"the target's last batch ends at {batches[-1].next_offset}, its log at {tail.end}"
+        reason = f"the target's last batch ends at offset {batches[-1].next_offset}, but its log ends at {tail.end}"
         return Stopped(reason, drifted=False)
     last = next((batch for batch in reversed(batches) if batch.stamp.producer_id != filling), None)
     if last is None and tail.window > tail.start:
@@ -221,7 +221,7 @@ def _compared(mirror: Mirror, comparing: Comparing, read: SourceRead) -> State:
 def _confirmed(mirror: Mirror, confirming: Confirming, tail: Tail) -> State:
     ready = confirming.ready
     if tail.end < confirming.planned:
-        return _in_vain(ready.refusals, "markers that are not there")
+        return _in_vain(ready.refusals, "missing markers")
     position = _position(mirror, tail, ready.refusals)
     if mirror.coordinated is not None and isinstance(position, Position | Lost):
         position = replace(ready.position, offset=tail.end)  # our own data is where it was

@@ -135,13 +135,15 @@ class MirrorJobs:
             former = named or ordered
             if former and not await self._ended(memory, former):
                 tasks = wanted.order.tasks if told is None else told.tasks
-                return MirrorJob(name=former, tasks=tasks, message=f"it is being ended: {step.why}"), False
+                return MirrorJob(name=former, tasks=tasks, message=f"it is being ended, because {step.why}"), False
             number = 1 + max(number_of_launch(document, each) for each in (named, ordered))
             order = replace(wanted.order, launch=name_of_launch(document, number))
             await self._write(body, document, order)
             memory.order, memory.fresh, memory.trouble = order, order.launch, ""
             memory.last, memory.again_at_s = _unheard(order), 0.0
-            _log.info("%s: job %s is ordered, for %d task(s): %s", label_of(body), order.launch, order.tasks, step.why)
+            _log.info(
+                "%s: ordered job %s with %d task(s), because %s", label_of(body), order.launch, order.tasks, step.why
+            )
             return MirrorJob(name=order.launch, tasks=order.tasks), False
         order = step.order
         if isinstance(step, Begin):  # the status has to name it first
@@ -258,7 +260,7 @@ class MirrorJobs:
                 named = Launch(launch, namespace_of(body), "")
                 await in_thread(self._parts.patient_executor, self._parts.runner.stop, named)
             except (RunnerFailure, TimeoutError) as failure:
-                _log.warning("%s: %s; its job ends on its own", label_of(body), failure)
+                _log.warning("%s: its job could not be stopped, but ends on its own: %s", label_of(body), failure)
 
     async def _ended(self, memory: _Memory, launch: str) -> bool:
         """Whether the job was ended, or could not be: its tasks end by themselves then, and until then do no harm.
@@ -274,7 +276,9 @@ class MirrorJobs:
             stopping.result()
             memory.not_ended = ""
         except (RunnerFailure, TimeoutError) as failure:
-            _log.warning("%s: %s; its tasks end on their own", label_of(memory.body), failure)
+            _log.warning(
+                "%s: its job could not be ended, but its tasks end on their own: %s", label_of(memory.body), failure
+            )
             if not memory.not_ended:
                 memory.not_ended_since_s = self._parts.clock.monotonic()
             memory.not_ended = str(failure) or "no answer in time"

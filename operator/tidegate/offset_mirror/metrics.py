@@ -22,7 +22,7 @@ class MirrorMetrics:
         )
         self._lag = Gauge(
             "tidegate_mirror_lag_records",
-            "How many offsets its copies lag behind the source; NaN if that is not known of any copy.",
+            "How many offsets its copies lag behind the source; NaN if that is unknown for all of them.",
             ["namespace", "mirror"],
             registry=registry,
         )

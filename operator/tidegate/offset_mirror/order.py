@@ -85,9 +85,9 @@ def decode_order(text: bytes) -> MirrorOrder:
         raise BadOrder(f"it is not the order of a mirror's job: {error.errors()[0]['msg']}") from error
     counts = [each.source.partitions for each in order.topics]
     if min(counts, default=0) < 0 or not 1 <= order.tasks <= max(1, sum(counts)) <= MOST_PARTITIONS:
-        raise BadOrder("it is not the order of a mirror's job: its tasks are not as many as could share its partitions")
+        raise BadOrder("it is not the order of a mirror's job: its tasks do not fit its partitions")
     if order.max_fill < 0 or (order.bytes_per_second is not None and order.bytes_per_second < 1):
-        raise BadOrder("it is not the order of a mirror's job: its limits are below what they may be")
+        raise BadOrder("it is not the order of a mirror's job: its limits are too low")
     return order
 
 
@@ -160,5 +160,5 @@ def decode_document(data: Mapping[str, str], where: str = "it") -> MirrorOrder:
     except ValueError as error:
         raise BadOrder(f"{where}: {error}") from error
     if data.get(_NUMBER) != order.launch:
-        raise BadOrder(f"{where} names another job than its order")
+        raise BadOrder(f"{where} and the order in it name different jobs")
     return order

@@ -201,7 +201,7 @@ class MirrorReconciler:
                 return await self._copied(body, before, spec, source, target, begins=begins)
             return await self._drained(body, before, spec, source, target, begins=begins)
         except FrozenMeanwhile as meanwhile:
-            _log.info("%s: %s, and copying does not begin", label_of(body), meanwhile)
+            _log.info("%s: %s, so copying does not begin", label_of(body), meanwhile)
             if uid_of(body) in self._begins:  # the status speaks of a job already
                 return await self._not_copied(body, held_back(before, Refusal(FROZEN, str(meanwhile))), 0.0)
             return await self._not_copied(body, Told(before.status), 0.0)

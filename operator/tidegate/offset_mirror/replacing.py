@@ -39,13 +39,13 @@ def decide(
     has been ordered last by this process, if one has, and may not have been named yet; ``settled``: nothing else is
     being made ready; ``since_s``: for how long the job has run."""
     if ordered is None:
-        return Replace("none is ordered")
+        return Replace("no job was ordered")
     if not is_same(ordered, wanted):
         if not only_grows(ordered, wanted):
             return Replace("what is copied, or how, has changed")
         if settled or since_s >= GROWS_AFTER_S:
-            return Replace("more is copied")
+            return Replace("there is more to copy")
     if named == ordered.launch:
         return Follow(ordered)
     # One that was ordered by another process may have been started and ended: no name is used twice.
-    return Begin(ordered) if fresh == ordered.launch else Replace("the one that was ordered has ended")
+    return Begin(ordered) if fresh == ordered.launch else Replace("the ordered job has ended")

@@ -107,13 +107,13 @@ def decode_report(data: Mapping[str, str], where: str = "it") -> Report:
             trouble=str(raw["trouble"])[:_MESSAGE],
         )
     except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise BadReport(f"{where} is no report of a mirror's task: {error}") from error
+        raise BadReport(f"{where} is not a report of a mirror's task: {error}") from error
 
 
 def _row(raw: Any) -> tuple[TopicPartition, Row]:
     topic, partition, offset, producer_id, state, message = raw
     if not isinstance(topic, str) or not isinstance(message, str) or state not in (0, 1, 2):
-        raise ValueError("a row is not one")
+        raise ValueError("a row has the wrong form")
     stopped = (message[:_MESSAGE] or "the task does not say why") if state else ""
     row = Row(_known(offset), _known(producer_id), stopped, state == 2, "" if state else message[:_MESSAGE])
     return TopicPartition(topic, _count(partition)), row
@@ -125,5 +125,5 @@ def _known(value: Any) -> int | None:
 
 def _count(value: Any) -> int:
     if type(value) is not int or not 0 <= value <= _LARGEST:
-        raise ValueError(f"{str(value)[:40]!r} is no number from 0 on")
+        raise ValueError(f"{str(value)[:40]!r} is not a whole number from 0 on, or is too large")
     return value

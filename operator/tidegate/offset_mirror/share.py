@@ -84,7 +84,7 @@ async def copy_share(
         source.close()
         target.close()
         patient.shutdown(wait=False)
-    _log.info("%s: the task of place %d ends: %s", name, place, turn.over)
+    _log.info("%s: task %d ends: %s", name, place, turn.over)
     if turn.is_displaced:
         raise Displaced(turn.over)
     return turn.over

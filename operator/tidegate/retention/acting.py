@@ -58,7 +58,7 @@ class Acting:
             # Somebody has joined since the look; they keep their place themselves.
             _log.info("%s", error)
         except FrozenMeanwhile as frozen:
-            _log.info("group %s: %s, and its offsets are left as they are", group_id, frozen)
+            _log.info("group %s: %s, so the operator commits nothing more for it", group_id, frozen)
         except (NotAuthorized, Refused) as error:
             refused = refused or str(error)
         if not refused:
@@ -93,7 +93,7 @@ class Acting:
         memory.places = memory.places.with_rows(rows)
         memory.done = replace(memory.done, renewed_ms=seen.now_ms)
         self._metrics.renewed(len(renewed))
-        _log.info("group %s: kept %d offset(s)", group_id, len(renewed))
+        _log.info("group %s: committed %d offset(s) again, unchanged, to keep them", group_id, len(renewed))
 
     async def _restore(self, policy: PolicyView, memory: Known, seen: Seen, plan: Plan) -> None:
         wanted = await self._to_restore(policy, plan)

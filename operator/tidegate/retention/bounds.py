@@ -31,7 +31,11 @@ def told_bounds(kafka: CommittedReader, partitions: Sequence[TopicPartition]) ->
     silent = len(partitions) - len(left[0])
     if silent:
         first = next(p for p in partitions if p not in told)
-        _log.warning("%d offset(s) are not restored yet, as no leader tells of the logs, such as %s", silent, first)
+        _log.warning(
+            "%d offset(s), such as the one of %s, are not restored yet, because no leader says where their logs end",
+            silent,
+            first,
+        )
     while left and failures < _FAILURES:
         some = left.pop()
         try:

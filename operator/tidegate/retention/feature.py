@@ -211,7 +211,7 @@ class RetentionFeature:
                     self._parts.executor, live.kafka.retention.settings
                 )
             except NotAuthorized as error:
-                _log.info("%s/%s: %s; taking offsets to last a day", live.namespace, live.name, error)
+                _log.info("%s/%s: %s. The operator assumes that offsets last a day", live.namespace, live.name, error)
                 settings = None
             known = self._settings[live.uid, live.cluster_id] = _Settings(now_ms, settings)
         return known.settings
@@ -229,11 +229,11 @@ class RetentionFeature:
                     self._parts.patient_executor, live.kafka.retention.log, seen.group.group_id, memory.log
                 )
             except NotAuthorized as error:
-                _log.info("%s/%s: %s; going by what is observed", live.namespace, live.name, error)
+                _log.info("%s/%s: %s. The operator goes by its own observations", live.namespace, live.name, error)
                 memory.log_refused_ms = seen.now_ms
                 return None
             except KafkaFailure as error:
-                _log.warning("%s/%s: %s; going by what is observed", live.namespace, live.name, error)
+                _log.warning("%s/%s: %s. The operator goes by its own observations", live.namespace, live.name, error)
                 return None
             memory.log_ms, memory.log_refused_ms = seen.now_ms, None
         return memory.log if memory.log.complete else None

@@ -194,7 +194,7 @@ def encode(places: Places, group_id: str) -> dict[str, str]:
         return {PLAIN: text}
     packed = pack(raw)
     if len(packed) > LIMIT_BYTES:
-        raise TooLarge(f"{len(places.rows):,} offsets take {len(packed):,} bytes, and {LIMIT_BYTES:,} fit")
+        raise TooLarge(f"{len(places.rows):,} offsets take {len(packed):,} bytes, but only {LIMIT_BYTES:,} fit")
     return {PACKED: packed}
 
 
@@ -251,7 +251,7 @@ def _topic(value: object) -> str:
     """Topics are looked up by these names together with those of others, whose look must not fail because of one that
     no topic can have."""
     if not isinstance(value, str) or not TOPIC_NAME.fullmatch(value):
-        raise ValueError("a name is none that a topic can have")
+        raise ValueError("no topic can have one of the names")
     return value
 
 
@@ -264,7 +264,7 @@ def _sent(value: object) -> str:
 
 def _whole(value: object) -> int:
     if type(value) is not int or not 0 <= value < 2**64:
-        raise ValueError("a number is not a whole one from 0 on")
+        raise ValueError("a number is not a whole number from 0 on, or is too large")
     return value
 
 

@@ -60,7 +60,7 @@ def commit_recorded(
             offsets = {p: intended.offsets[p] for p in done}
             _record(writer, attribution, replace(intended, state=State.DONE, offsets=offsets))
         except KafkaFailure as failure:
-            _log.warning("which offsets of group %s were restored is not in the audit log: %s", group_id, failure)
+            _log.warning("the audit log does not say which offsets of group %s were restored: %s", group_id, failure)
     return done
 
 

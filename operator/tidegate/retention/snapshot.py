@@ -85,7 +85,12 @@ class Snapshots:
         except NewerVersion as newer:
             raise NewerMemory(str(newer)) from newer
         except ValueError as error:
-            _log.warning("%s: group %s: %s. The operator writes it again", label_of(policy.body), policy.group, error)
+            _log.warning(
+                "%s: the operator can't read the snapshot of group %s, and writes it again: %s",
+                label_of(policy.body),
+                policy.group,
+                error,
+            )
         here, names = places.here(policy.live.cluster_id), (namespace_of(policy.body), name_of(policy.body))
         return Known(here, places, places.looked_ms, *names, policy.group)
 
@@ -102,13 +107,13 @@ class Snapshots:
             data = encode(places, policy.group)
             await in_thread(self._executor, self._kube.put_config_map, policy.body, snapshot_name(policy), data)
         except TooLarge as error:
-            return f"The offsets do not fit into a ConfigMap, so that none could be restored: {error}"
+            return f"The offsets do not fit into a ConfigMap, so none of them could be restored: {error}"
         except Conflict as error:
             return f"The snapshot can't be written: {error}"
         except KubeUnavailable:
             raise
         except KubeFailure as error:  # such as a quota: nothing else of the look is lost for that
-            return f"The snapshot can't be written, so that a later process could restore none: {error}"
+            return f"The snapshot can't be written, so a later operator process could restore no offsets: {error}"
         known.stored, known.stored_ms = places, now_ms
         return ""
 

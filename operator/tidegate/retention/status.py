@@ -107,7 +107,7 @@ def _judged(
         return (
             ConditionStatus.UNKNOWN,
             STATE_UNKNOWN,
-            f"can't tell whether a group of type {seen.group.type} has members, so nothing is kept",
+            f"the operator can't tell whether a group of type {seen.group.type} has members, so it keeps no offsets",
         )
     if done.refusal:
         return ConditionStatus.FALSE, GUARD_REFUSED, done.refusal
@@ -117,11 +117,11 @@ def _judged(
         return ConditionStatus.UNKNOWN, NO_OFFSETS, "the group has no committed offsets in the topics of this policy"
     if not seen.group.is_vacant:
         end = "" if plan.expires_ms is None else f"; {_unsubscribed(plan)}"
-        return ConditionStatus.TRUE, HAS_MEMBERS, f"members keep the offsets of what they subscribe to{end}"
+        return ConditionStatus.TRUE, HAS_MEMBERS, f"offsets of topics that members subscribe to do not expire{end}"
     if spec.guard:
         told = f"{plan.kept} of {count} offset(s) have a retention of their own"
         if plan.expires_ms is not None:
-            told += f"; the first would expire {_at(plan)} and is committed again before then"
+            told += f"; the first would expire {_at(plan)}, and the operator commits it again before then"
         return ConditionStatus.TRUE, GUARDED, told
     if plan.expires_ms is None:
         return (
@@ -161,11 +161,11 @@ def _restored(group_id: str, restored: Restored) -> KubeEvent:
     message = f"{len(restored.partitions)} expired offset(s) of group {group_id} were restored"
     if seen_ms:
         first, last = _text(min(seen_ms)), _text(max(seen_ms))
-        message += f", as last seen {f'at {first}' if first == last else f'between {first} and {last}'}"
+        message += f", as they were last seen {f'at {first}' if first == last else f'between {first} and {last}'}"
     if clamped:
         first_clamped, (was, now) = min(clamped.items())
         message += (
-            f"; {len(clamped)} to another offset, because their logs no longer have the old one "
+            f"; {len(clamped)} of them to another offset, because their logs no longer have the old one "
             f"({first_clamped}: {was}, now {now})"
         )
     return KubeEvent(EventType.NORMAL, OFFSETS_RESTORED, message, f"retention/restored/{restored.at_ms}")
@@ -173,13 +173,13 @@ def _restored(group_id: str, restored: Restored) -> KubeEvent:
 
 def _expired(policy: PolicyView, seen: Seen, plan: Plan, spec: RetentionSpec) -> str:
     if spec.guard:
-        fix = "they are restored as soon as possible"
+        fix = "The operator restores them as soon as possible"
     elif _waits(policy):
-        what = "only observes" if policy.live.observes else "is frozen"
-        fix = f"they are restored once KafkaConnection {policy.live.label} no longer {what}"
+        until = "no longer only observes" if policy.live.observes else "is no longer frozen"
+        fix = f"The operator restores them once KafkaConnection {policy.live.label} {until}"
     else:
-        fix = "set retention.guard to have them restored"
-    return f"{len(plan.lost)} offset(s) of group {seen.group.group_id} are gone; their last values are known: {fix}"
+        fix = "Set retention.guard to have them restored"
+    return f"{len(plan.lost)} offset(s) of group {seen.group.group_id} are gone, but their last values are known. {fix}"
 
 
 def _keeping(policy: PolicyView) -> str:
@@ -200,7 +200,7 @@ def _unsubscribed(plan: Plan) -> str:
 
 def _at(plan: Plan) -> str:
     if plan.expires_ms is None:
-        return "at a time that is not known"
+        return "at an unknown time"
     return f"at {_text(plan.expires_ms)}" if plan.exact else f"at {_text(plan.expires_ms)} at the earliest"
 
 

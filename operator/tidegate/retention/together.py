@@ -36,7 +36,7 @@ def together(whole: WholeView) -> tuple[PolicyStatus, tuple[TroubledGroup, ...]]
     sums = _sums(whole, retained)
     status, reason, message = _verdict(whole, sums, reasons(whole))
     if whole.trouble:
-        message += f". Not all of it could be restored by a later process: {whole.trouble}"
+        message += f". A later operator process could not restore all of these offsets: {whole.trouble}"
     return whole.told(RETAINED, (status, reason, message), retention=sums), _troubled(whole)
 
 

@@ -144,9 +144,10 @@ class Freshness:
         if len(stale) > _SHOWN:
             problems.append(f"and {len(stale) - _SHOWN} more")
         if trouble is not None and now - trouble[0] > self._limit_s:
-            problems.append(f"the Lease can't be used for {now - trouble[0]:.0f} s: {trouble[1]}")
+            problems.append(f"the Lease could not be used for {now - trouble[0]:.0f} s: {trouble[1]}")
         if quiet_s > self._limit_s:
-            problems.append(f"our resources were not listed for {quiet_s:.0f} s" + (f": {failure}" if failure else ""))
+            why = f": {failure}" if failure else ""
+            problems.append(f"the operator has not listed its resources for {quiet_s:.0f} s{why}")
         return problems
 
     def _limit_of(self, unobserved: _Unobserved) -> float:

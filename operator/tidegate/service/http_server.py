@@ -86,7 +86,11 @@ class TlsFiles:
             except OSError as error:  # ssl.SSLError is one
                 if self._context is None:
                     raise
-                _log.warning("%s: the certificate is used as it was: %s", self._certificate.parent, error)
+                _log.warning(
+                    "%s: the server keeps its earlier certificate, because the files can't be used: %s",
+                    self._certificate.parent,
+                    error,
+                )
             return self._context
 
 
@@ -203,7 +207,7 @@ class _Server(ThreadingHTTPServer):
             _log.debug("a connection from %s ended", client_address[0], exc_info=True)
         else:
             # Of ours, and not of whoever asked, who gets no answer.
-            _log.error("what %s asked for could not be answered", client_address[0], exc_info=True)
+            _log.error("a request from %s could not be answered", client_address[0], exc_info=True)
 
 
 def _end(request: socket.socket) -> None:

@@ -42,19 +42,17 @@ class Metrics:
         self.registry = CollectorRegistry()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self.registry)
-        self._leader = Gauge(
-            "tidegate_leader", "1 in the replica that leads, 0 in those that stand by for it.", registry=self.registry
-        )
+        self._leader = Gauge("tidegate_leader", "1 in the leader, 0 in a standby.", registry=self.registry)
         self._runs = Gauge("tidegate_runs", "Newest runs by phase.", ["phase"], registry=self.registry)
         self._waiting = Gauge(
-            "tidegate_runs_waiting", "Resets that wait for another one of their group.", registry=self.registry
+            "tidegate_runs_waiting", "Resets that wait for another reset of their group.", registry=self.registry
         )
         self._finished = Counter(
             "tidegate_runs_finished", "Runs that ended.", ["outcome", "reason"], registry=self.registry
         )
         self._standstill = Histogram(
             "tidegate_standstill_seconds",
-            "How long a run's partitions stood still at most.",
+            "The longest time for which a partition of a run was stalled.",
             buckets=_STANDSTILL_S,
             registry=self.registry,
         )
@@ -71,17 +69,17 @@ class Metrics:
         self._pauses = Gauge("tidegate_pauses", "ConsumerGroupPauses by phase.", ["phase"], registry=self.registry)
         self._paused = Gauge(
             "tidegate_paused_partitions",
-            "Partitions that stand still; one that two pauses hold counts twice.",
+            "Paused partitions; one that two pauses hold counts twice.",
             registry=self.registry,
         )
         self._led = Gauge(
             "tidegate_led_pauses",
-            "ConsumerGroupPauses that lead a group, whose partitions are read again if the operator stays away.",
+            "ConsumerGroupPauses that lead their group: its partitions are read again if the operator stays away.",
             registry=self.registry,
         )
         oldest = Gauge(
             "tidegate_oldest_pause_age_seconds",
-            "For how long the partition that was paused first has stood still; 0 without any.",
+            "How long the partition that was paused first has been paused; 0 if none is.",
             registry=self.registry,
         )
         oldest.set_function(self._oldest_pause_s)
@@ -93,7 +91,7 @@ class Metrics:
         )
         self._unreadable = Gauge(
             "tidegate_unreadable_control_records",
-            "Records of the control and ack topics that are not of the contract.",
+            "Records of the control and ack topics that Tidegate can't read.",
             ["connection"],
             registry=self.registry,
         )
@@ -154,7 +152,7 @@ class Metrics:
         )
         self._swept = Counter(
             "tidegate_holds_swept",
-            "Holds of resources and runs that were over or gone, which the operator has released.",
+            "Holds that the operator has released because their resource or run was over or gone.",
             ["kind"],
             registry=self.registry,
         )
@@ -163,7 +161,8 @@ class Metrics:
         )
         self._newer = Gauge(
             "tidegate_written_by_newer_version",
-            "Resources that are left alone, since a newer version of Tidegate has written what is stored of them.",
+            "Resources that the operator leaves alone because a newer version of Tidegate has written what is stored "
+            "of them.",
             ["kind"],
             registry=self.registry,
         )

@@ -135,13 +135,13 @@ class TokenAccess:
         with self._lock:
             fresh, self._trouble = trouble != self._trouble, trouble
         if fresh and trouble:
-            _log.warning("who reads %s can't be told: %s", METRICS_PATH, trouble)
+            _log.warning("the operator could not check who reads %s: %s", METRICS_PATH, trouble)
 
 
 _REFUSALS: Final = {
     Verdict.UNKNOWN: b"a bearer token of this cluster is needed, for the audience of these metrics\n",
-    Verdict.FORBIDDEN: b"the token's user may not get the non-resource URL /metrics: bind a role that may to it\n",
-    Verdict.UNDECIDED: b"the API server could not be asked who this is, or was asked too often: try again\n",
+    Verdict.FORBIDDEN: b"the token's user may not get the non-resource URL /metrics: bind it to a role that may\n",
+    Verdict.UNDECIDED: b"the API server did not say whose token this is, or was asked too often: try again\n",
 }
 
 

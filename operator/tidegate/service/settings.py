@@ -67,7 +67,10 @@ def _names(value: Any) -> Any:
 def _all_namespaces(names: tuple[str, ...]) -> tuple[str, ...]:
     for name in names:
         if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", name):
-            raise ValueError(f"{name!r} is not a namespace: lower-case letters, digits and '-', separated by commas")
+            raise ValueError(
+                f"{name!r} is not the name of a namespace: names have lower-case letters, digits and '-', and are "
+                "separated by commas"
+            )
     return names
 
 
@@ -114,7 +117,7 @@ def _has_certificates(address: Address, info: ValidationInfo) -> Address:
 
 def _needs_namespace(lease: str, info: ValidationInfo) -> str:
     if lease and not info.data.get("namespace"):
-        raise ValueError(f"is the name of a Lease, whose namespace is not given: set {_PREFIX}NAMESPACE")
+        raise ValueError(f"names a Lease, which needs a namespace: set {_PREFIX}NAMESPACE")
     return lease
 
 
@@ -131,7 +134,7 @@ def _in_time(retry_s: float, info: ValidationInfo) -> float:
         try:
             Timing(lease_s, renew_s, retry_s)
         except ValueError as error:
-            raise ValueError(f"{error}: {_PREFIX}LEASE_RETRY_S < LEASE_RENEW_S < LEASE_DURATION_S") from None
+            raise ValueError(f"{error}. Set {_PREFIX}LEASE_RETRY_S < LEASE_RENEW_S < LEASE_DURATION_S") from None
     return retry_s
 
 
@@ -139,8 +142,8 @@ def _outlasts_listings(limit_s: float, info: ValidationInfo) -> float:
     interval_s = info.data.get("health_interval_s")
     if interval_s is not None and interval_s >= limit_s:
         raise ValueError(
-            f"has to be more than {_PREFIX}HEALTH_INTERVAL_S, which is {interval_s:g}: /healthz would fail between two "
-            "listings. Three times as much leaves time for one that fails"
+            f"has to be more than {_PREFIX}HEALTH_INTERVAL_S, which is {interval_s:g}. Otherwise /healthz would fail "
+            "between two listings. Three times as much leaves time for one that fails"
         )
     return limit_s
 
@@ -334,8 +337,8 @@ def _check_metrics(settings: Settings) -> None:
     """Tokens that open the API server too cross no network in the clear. Raises ``BadSettings``."""
     if settings.metrics_by_own_certificate and not (settings.namespace and settings.webhook_secret):
         raise BadSettings(
-            f"{_PREFIX}METRICS_SERVICE is {settings.metrics_service!r}: the operator's own certificate needs a place: "
-            f"set {_PREFIX}NAMESPACE and {_PREFIX}WEBHOOK_SECRET, or {_PREFIX}METRICS_CERTIFICATES"
+            f"{_PREFIX}METRICS_SERVICE is {settings.metrics_service!r}: the operator has nowhere to keep its own "
+            f"certificate. Set {_PREFIX}NAMESPACE and {_PREFIX}WEBHOOK_SECRET, or {_PREFIX}METRICS_CERTIFICATES"
         )
     address = settings.metrics_address or settings.health_address
     by_token = settings.metrics_access is MetricsAuthentication.KUBERNETES
@@ -344,5 +347,5 @@ def _check_metrics(settings: Settings) -> None:
             f"{_PREFIX}METRICS_AUTHENTICATION is 'kubernetes' on {address} without TLS: readers' tokens would cross "
             f"the network in plain HTTP. Set {_PREFIX}METRICS_ADDRESS, and either {_PREFIX}METRICS_CERTIFICATES or "
             f"{_PREFIX}METRICS_SERVICE; or serve them on a loopback address; or set "
-            f"{_PREFIX}METRICS_AUTHENTICATION=none, by which everybody may read them"
+            f"{_PREFIX}METRICS_AUTHENTICATION=none, which lets everybody read them"
         )

@@ -198,7 +198,13 @@ class StuckRecordsFeature:
         self._parts.metrics.group_is(*names, stuck=len(known.stuck), judged=counts.judged)
         self._parts.metrics.found(changes.new)
         for partition, stuck in changes.found.items():
-            _log.info("%s: group %s stands at %s@%d", label_of(policy.body), policy.group, partition, stuck.head.offset)
+            _log.info(
+                "%s: group %s makes no progress at record %s@%d",
+                label_of(policy.body),
+                policy.group,
+                partition,
+                stuck.head.offset,
+            )
         if group.state is GroupState.UNKNOWN:
             message = f"can't tell who owns the partitions of a group of type {group.type}, so none is judged"
             return FeatureOutcome(unknown(policy, NOT_READ, message))
@@ -222,7 +228,7 @@ class StuckRecordsFeature:
             await self._skips.withdraw(policy, known)
         except KubeFailure as failure:
             # What was found is told all the same.
-            return f"No reset is prepared or taken back yet: {failure}"
+            return f"No reset is prepared or deleted yet: {failure}"
         return note
 
     async def _topic_ids(self, live: Live, names: Collection[str]) -> Mapping[str, str]:
@@ -263,7 +269,12 @@ class StuckRecordsFeature:
             try:
                 known = decode(document) if document is not None else Known()
             except ValueError as error:
-                _log.warning("%s: group %s: %s; it begins anew", label_of(policy.body), policy.group, error)
+                _log.warning(
+                    "%s: the operator can't read what it has stored of stuck records of group %s, and starts again: %s",
+                    label_of(policy.body),
+                    policy.group,
+                    error,
+                )
                 known = Known()
             self._known[policy.key] = known
         return self._known[policy.key]

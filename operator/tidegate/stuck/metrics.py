@@ -11,13 +11,13 @@ class StuckMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._stuck = Gauge(
             "tidegate_stuck_records",
-            "Partitions of a group that stand at a record; absent for groups of which none does.",
+            "Partitions of a group that do not get past a record; absent for groups without any.",
             ["namespace", "policy", "group"],
             registry=registry,
         )
         self._judged = Gauge(
             "tidegate_judged_partitions",
-            "Partitions of a policy's groups of which enough was seen to tell whether they stand at a record.",
+            "Partitions of a policy's groups of which enough was seen to tell whether they are stuck at a record.",
             ["namespace", "policy"],
             registry=registry,
         )

@@ -31,7 +31,7 @@ _KEPT: Final = "168h"
 """For how long it waits for an approval, and is kept after its end."""
 _LOOK_S: Final = 30.0
 _SHARED: Final = (
-    "No reset is prepared: each member is stuck at a record of its own, so something that they share may have failed"
+    "No reset is prepared: every member is stuck at a different record, so something that they share may have failed"
 )
 _UNTOUCHED: Final = (None, ResetPhase.PENDING, ResetPhase.PLANNING, ResetPhase.AWAITING_APPROVAL)
 
@@ -82,7 +82,10 @@ class Skips:
                 continue
             made = await self._make(policy, partition, stuck)
             if made is _Made.IS_ANOTHER:
-                return f"No reset is prepared: OffsetReset {stuck.reset} is there, and is not this policy's: delete it"
+                return (
+                    f"No reset is prepared: OffsetReset {stuck.reset} exists and does not belong to this policy. "
+                    "Delete it"
+                )
             known.stuck[partition] = replace(stuck, made=made is _Made.IS_THERE)
         return note or itself
 

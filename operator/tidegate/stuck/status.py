@@ -84,7 +84,7 @@ def _verdict(
     waiting = ""
     if counts.waiting:
         waiting = (
-            f". In {counts.waiting} partition(s), consumers of committed records are waiting for an open transaction"
+            f". In {counts.waiting} partition(s), consumers of committed records wait for an open transaction to end"
         )
     if not counts.watched:
         return (
@@ -94,13 +94,11 @@ def _verdict(
         )
     if not counts.judged:
         message = (
-            f"not enough has been seen of any of {counts.watched} partition(s) yet: a committed offset has to move "
-            f"five times while it is watched{waiting}"
+            f"none of {counts.watched} partition(s) can be judged yet: the operator first has to see a committed "
+            f"offset move five times{waiting}"
         )
         return ConditionStatus.UNKNOWN, NOT_JUDGED, message
-    rest = (
-        f"; not enough has been seen of {counts.watched - counts.judged} yet" if counts.judged < counts.watched else ""
-    )
+    rest = f"; {counts.watched - counts.judged} can't be judged yet" if counts.judged < counts.watched else ""
     return ConditionStatus.FALSE, NONE_STUCK, f"{counts.judged} partition(s) are judged{rest}{waiting}"
 
 

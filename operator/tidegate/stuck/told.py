@@ -185,7 +185,7 @@ def decode(document: Mapping[str, Any]) -> Known:
         ids = {str(topic): str(topic_id) for topic, topic_id in document["topics"].items()}
         withdrawn = frozenset(str(name) for name in document["withdrawn"][:_MOST])
     except (KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
-        raise ValueError(f"not what is known of stuck records: {error!r}") from error
+        raise ValueError(f"not a document about stuck records: {error!r}") from error
     return Known(Courses(paces), stuck=stuck, ids=ids, withdrawn=withdrawn)
 
 

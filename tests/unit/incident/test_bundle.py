@@ -278,7 +278,7 @@ def test_more_events_than_are_read_are_said(
     files, missing = bundled(tmp_path, "-n", "shop")
 
     assert len(json.loads(files["events/shop.json"])["items"]) == 200
-    assert missing["Events in shop after the first 200, which are in no order of time"] == "there are too many"
+    assert missing["Events in shop after the first 200, which are not sorted by time"] == "there are too many"
 
 
 def test_of_a_long_log_the_newest_lines_are_there(kube: FakeKube, core: Core, tmp_path: Path) -> None:

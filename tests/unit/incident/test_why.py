@@ -87,7 +87,8 @@ def test_a_group_without_members_and_holds(kafka: FakeKafka) -> None:
     assert "No partition is held." in text
     assert "The group has no members, so nobody reads as a member. Consumers that assign partitions to" in text
     assert (
-        "It has committed offsets of 2 partitions. Its lag, from them to the ends of the logs, is 170 records" in text
+        "It has committed offsets for 2 partitions. Its lag, counted in offsets from there to the ends of the logs, "
+        "is 170 records." in text
     )
     assert "orders-0 90 (committed 10, end 100)" in text
     assert "Not seen" not in text
@@ -307,7 +308,7 @@ def test_a_frozen_connection_is_told(kube: FakeKube) -> None:
 
     assert "KafkaConnection shop/ice is frozen: nothing new begins through it." in before
     assert "It is to be frozen (spec.freeze): INC-4711\\x1b[2J. The operator has not confirmed that yet." in before
-    assert "It is frozen by alice: INC-4711. Nothing new begins through it; tidegate thaw ice ends that." in after
+    assert "It is frozen by alice: INC-4711. Nothing new begins. tidegate thaw ice ends that." in after
 
 
 def test_resources_of_another_cluster_are_left_out_and_counted(kube: FakeKube) -> None:

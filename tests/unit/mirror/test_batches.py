@@ -65,8 +65,8 @@ def test_a_batch_gets_another_stamp_and_keeps_its_records(codec: int) -> None:
     ("at", "wrong", "said"),
     [
         (16, b"\x01", "format 1"),
-        (8, struct.pack(">i", 40), "less than its header"),
-        (8, struct.pack(">i", -1), "less than its header"),
+        (8, struct.pack(">i", 40), "fewer than its header"),
+        (8, struct.pack(">i", -1), "fewer than its header"),
         (22, b"\x05", "attributes"),
         (22, b"\x80", "attributes"),
         (21, b"\x01", "attributes"),

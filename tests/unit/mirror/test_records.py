@@ -85,7 +85,7 @@ def test_snappy_without_the_framing_of_java_is_read() -> None:
     raw = framed[20:]
 
     assert decompressed(SNAPPY, raw) == BOMB
-    with pytest.raises(Unreadable, match="within a block"):
+    with pytest.raises(Unreadable, match="in the middle of a Snappy block"):
         decompressed(SNAPPY, framed[:-1])
 
 
@@ -109,10 +109,10 @@ def test_a_batch_that_was_made_up_is_read_or_refused(at: int, byte: int) -> None
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        (b"\x02", "a record of 1 bytes"),
-        (b"\x00", "a record of 0 bytes"),
+        (b"\x02", "an invalid record of 1 bytes"),
+        (b"\x00", "an invalid record of 0 bytes"),
         (b"\x80" * 11, "does not end"),
-        (b"\x08\x00\x00\x02\x01", "a record at offset 1"),
+        (b"\x08\x00\x00\x02\x01", "an invalid record at offset 1"),
         (b"\x08\x00\x00\x00\x01\x00", "more than 1 records"),
     ],
 )

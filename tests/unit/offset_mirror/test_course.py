@@ -294,7 +294,7 @@ def test_a_copy_that_has_more_than_the_source_is_not_in_sync(world: World) -> No
 
     course = world.copying.seen()
     assert state_of(course, world.clock.monotonic(), seeded=True) is not CopyState.IN_SYNC
-    assert course.trouble == "the source to come as far as the target"
+    assert course.trouble == "nothing is copied until the source reaches the end of the copy"
 
 
 def test_the_end_of_a_copy_is_not_kept_while_the_source_is_waited_for(world: World) -> None:

@@ -408,7 +408,7 @@ def test_what_expired_while_nobody_looked_is_restored(world: World, kind: GroupT
 
     assert (world.committed, world.told) == (PLACE, ["OffsetsRestored"])
     [message] = [h.message for h in world.kube.happenings_of("p")]
-    assert "2 expired offset(s) of group payments were restored, as last seen at 2026-11-20T12:" in message
+    assert "2 expired offset(s) of group payments were restored, as they were last seen at 2026-11-20T12:" in message
     assert world.metric("tidegate_offsets_restored_total") == 2
     world.sleep(60 * DAY)
     assert (world.committed, world.told) == (PLACE, ["OffsetsRestored"])
@@ -437,7 +437,7 @@ def test_what_is_restored_long_after_it_was_missed_is_told_as_it_was_last_seen(
 
     assert world.committed == PLACE
     [message] = [h.message for h in world.kube.happenings_of("p") if h.reason == "OffsetsRestored"]
-    assert message.endswith(f"as last seen at {last_seen:%Y-%m-%dT%H:%M:%SZ}")
+    assert message.endswith(f"as they were last seen at {last_seen:%Y-%m-%dT%H:%M:%SZ}")
 
 
 def test_offsets_that_went_one_after_the_other_are_told_from_when_the_oldest_was_seen(world: World) -> None:
@@ -455,7 +455,7 @@ def test_offsets_that_went_one_after_the_other_are_told_from_when_the_oldest_was
 
     assert world.committed == PLACE
     [message] = [h.message for h in world.kube.happenings_of("p") if h.reason == "OffsetsRestored"]
-    assert f"as last seen between {first_seen:%Y-%m-%dT%H:%M:%SZ} and 2026-12-05T" in message
+    assert f"as they were last seen between {first_seen:%Y-%m-%dT%H:%M:%SZ} and 2026-12-05T" in message
 
 
 @pytest.mark.parametrize("fails", ["commits", "put_config_map", "record"])
@@ -627,7 +627,9 @@ def test_what_the_log_no_longer_reaches_is_restored_at_its_bound_and_said(world:
 
     assert world.committed == {FIRST: 11, SECOND: 40}
     [message] = [h.message for h in world.kube.happenings_of("p")]
-    assert "1 to another offset, because their logs no longer have the old one (orders-1: 22, now 40)" in message
+    assert (
+        "1 of them to another offset, because their logs no longer have the old one (orders-1: 22, now 40)" in message
+    )
 
 
 def test_a_topic_that_was_created_anew_gets_no_old_place(world: World) -> None:
@@ -1122,7 +1124,7 @@ def test_through_a_connection_that_only_observes_offsets_are_not_kept_and_their_
     assert "OffsetsExpired" in world.told
     assert not world.said.guarded
     assert "set retention.guard" not in world.condition.message
-    assert "they are restored once KafkaConnection kafka no longer only observes" in world.condition.message
+    assert "The operator restores them once KafkaConnection kafka no longer only observes" in world.condition.message
 
 
 def test_a_snapshot_of_a_newer_version_is_neither_used_nor_written_over(world: World) -> None:
@@ -1151,7 +1153,7 @@ def test_through_a_frozen_connection_offsets_are_restored_once_it_is_thawed(worl
 
     assert world.commits_made() == 0
     assert world.committed == {}
-    assert "they are restored once KafkaConnection kafka no longer is frozen" in world.condition.message
+    assert "The operator restores them once KafkaConnection kafka is no longer frozen" in world.condition.message
 
     world.live = replace(world.live, frozen="")
     world.sleep(timedelta(hours=1))

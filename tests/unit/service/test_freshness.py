@@ -84,7 +84,7 @@ def test_a_listing_that_does_not_come_round_fails_the_check_and_says_why() -> No
     freshness.failed("list offsetresetpolicies: 403")
     time.at += 31
 
-    assert freshness.problems() == ["our resources were not listed for 31 s: list offsetresetpolicies: 403"]
+    assert freshness.problems() == ["the operator has not listed its resources for 31 s: list offsetresetpolicies: 403"]
 
 
 def test_a_process_that_was_replaced_fails_the_check_for_good_and_is_not_ready() -> None:
@@ -139,7 +139,7 @@ def test_a_lease_that_cannot_be_used_fails_the_check_after_a_while() -> None:
     freshness.troubled("read Lease ns/tidegate: 403 forbidden")
     assert freshness.problems() == []
     time.at += 11
-    assert freshness.problems() == ["the Lease can't be used for 31 s: read Lease ns/tidegate: 403 forbidden"]
+    assert freshness.problems() == ["the Lease could not be used for 31 s: read Lease ns/tidegate: 403 forbidden"]
 
     freshness.troubled("")
     assert freshness.problems() == []

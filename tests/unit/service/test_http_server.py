@@ -31,6 +31,6 @@ def test_an_answer_that_a_defect_prevents_is_told_of(caplog: pytest.LogCaptureFi
         server.stop()
 
     [told] = caplog.records
-    assert told.getMessage() == "what 127.0.0.1 asked for could not be answered"
+    assert told.getMessage() == "a request from 127.0.0.1 could not be answered"
     assert told.exc_info is not None
     assert told.exc_info[0] is ZeroDivisionError

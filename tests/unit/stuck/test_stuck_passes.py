@@ -162,7 +162,7 @@ def test_a_name_that_is_taken_is_told(world: World) -> None:
     world.run(4, world.produce)
     condition = find_condition(world.status.conditions, RECORD_STUCK)
     assert condition is not None
-    assert f"OffsetReset {stuck.reset} is there, and is not this policy's" in condition.message
+    assert f"OffsetReset {stuck.reset} exists and does not belong to this policy. Delete it" in condition.message
     assert world.status.stuck_records is not None
     assert world.status.stuck_records.records[0].skip is None
 
@@ -456,7 +456,7 @@ def test_an_open_transaction_is_told_as_such(world: World) -> None:
     assert world.stuck == []
     condition = find_condition(world.status.conditions, RECORD_STUCK)
     assert condition is not None
-    assert "In 1 partition(s), consumers of committed records are waiting for an open transaction" in condition.message
+    assert "In 1 partition(s), consumers of committed records wait for an open transaction to end" in condition.message
 
 
 def test_a_group_that_loses_its_members_is_not_known_to_be_stuck(world: World) -> None:
@@ -588,7 +588,7 @@ def test_an_api_server_that_refuses_the_offer_does_not_hide_the_finding(
     assert world.told == ["RecordStuck"]
     condition = find_condition(world.status.conditions, RECORD_STUCK)
     assert condition is not None
-    assert "No reset is prepared or taken back yet: quota exceeded" in condition.message
+    assert "No reset is prepared or deleted yet: quota exceeded" in condition.message
 
 
 def test_what_is_stored_reads_back(world: World) -> None:
@@ -673,7 +673,7 @@ def test_a_partition_without_a_leader_keeps_no_other_from_being_judged_and_is_no
     assert said is not None
     assert (said.status.value, said.message) == (
         "False",
-        "1 partition(s) are judged; not enough has been seen of 1 yet",
+        "1 partition(s) are judged; 1 can't be judged yet",
     )
 
     world.run(40, world.produce)
