@@ -25,6 +25,7 @@ from typing import Any, Final
 
 import pytest
 
+from devstack.guard import start_ticks
 from support.hangs import wait_without_limit
 
 SHARED: Final[dict[str, Callable[[Any], dict[str, str]]]] = {
@@ -70,7 +71,7 @@ class Run:
                 stderr=subprocess.STDOUT,
             )
         # Another worker must not find half of it.
-        (folder / "pid.new").write_text(str(process.pid))
+        (folder / "pid.new").write_text(f"{process.pid} {start_ticks(process.pid)}")
         (folder / "pid.new").rename(folder / "pid")
         return cls(config, folder, process)
 
@@ -93,8 +94,12 @@ class Run:
     def _has_ended(self) -> bool:
         if self.process is not None:
             return self.process.poll() is not None
-        number = self._folder / "pid"
-        return number.exists() and not Path("/proc", number.read_text()).exists()
+        written = self._folder / "pid"
+        if not written.exists():
+            return False
+        number, started = written.read_text().split()
+        # Its number may be another process's by now, and if the worker that began it has crashed, nobody may reap it.
+        return str(start_ticks(int(number))) != started
 
     def _read(self) -> None:
         written = self._folder / "reports"

@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from devstack.guard import start_ticks
+from support.at_once import Run
+
 TESTS = Path(__file__).resolve().parents[2]
 CONFTEST = "pytest_plugins = ['support.at_once']\n"
 MEETING = """
@@ -127,3 +130,21 @@ def test_what_runs_in_the_background_has_begun_before_its_turn(project: Path) ->
         ("PASSED", "test_begins"),
         ("PASSED", "test_waits"),
     ]
+
+
+@pytest.mark.parametrize("is_reaped", [False, True])
+def test_a_run_whose_worker_crashed_is_not_waited_for_once_it_has_ended(
+    pytestconfig: pytest.Config, tmp_path: Path, is_reaped: bool
+) -> None:
+    other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    (tmp_path / "pid").write_text(f"{other.pid} {start_ticks(other.pid)}")
+    (tmp_path / "output").write_text("Killed")
+    run = Run(pytestconfig, tmp_path)
+    assert not run._has_ended()
+    assert other.stdin is not None
+    other.stdin.close()
+    os.waitid(os.P_PID, other.pid, os.WEXITED | (0 if is_reaped else os.WNOWAIT))
+
+    with pytest.raises(AssertionError, match=r"ended without a report of test_x.py::test_one:\s+Killed"):
+        run.reports("test_x.py::test_one")
+    other.wait()
