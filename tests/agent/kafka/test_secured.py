@@ -19,7 +19,6 @@ from devstack.kafka_security import CLIENT_USER, KafkaSecurity
 from devstack.processes import eventually
 from support.acls import allow
 from support.clients import ConsumerFleet
-from support.clients.tokens import PROVIDER
 from support.gated_applications import Scene
 from support.stack_fixtures import Unique, topics_of
 from tidegate_agent import control, topic_description
@@ -65,8 +64,8 @@ _TOKENS = {
         "enable.sasl.oauthbearer.unsecure.jwt": "true",
         "sasl.oauthbearer.config": f"principal={CLIENT_USER}",
     },
-    "kafka-python": {PROVIDER: CLIENT_USER},
-    "aiokafka": {PROVIDER: CLIENT_USER},
+    "kafka-python": {"sasl_oauth_token_provider": CLIENT_USER},
+    "aiokafka": {"sasl_oauth_token_provider": CLIENT_USER},
 }
 _PYTHON_NAMES = {
     "sasl.username": "sasl_plain_username",
