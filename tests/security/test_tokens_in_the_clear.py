@@ -60,7 +60,7 @@ def test_over_tls_without_tokens_or_on_this_machine_they_are_served(environment:
 
 
 def test_an_own_certificate_needs_a_place() -> None:
-    with pytest.raises(BadSettings, match="set TIDEGATE_NAMESPACE and TIDEGATE_WEBHOOK_SECRET"):
+    with pytest.raises(BadSettings, match="Set TIDEGATE_NAMESPACE and TIDEGATE_WEBHOOK_SECRET"):
         Settings.from_environment({**ANYWHERE, "TIDEGATE_METRICS_SERVICE": "tidegate-metrics"})
 
 
