@@ -27,7 +27,7 @@ from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.consumer.subscription_state import SubscriptionState, TopicPartitionState
 from aiokafka.structs import TopicPartition
 
-from tidegate_agent import process
+from tidegate_agent import green_threads, process
 from tidegate_agent.adapters.aiokafka_gatekeeper import Gatekeeper
 from tidegate_agent.adapters.certificates import note_certificates
 from tidegate_agent.adapters.client_settings import Untranslatable, librdkafka_settings
@@ -159,6 +159,7 @@ def consumer_class(plain: type[Any], settings: Settings, open_link: OpenLink) ->
                 self._group_id is not None
                 and self._gatekeeper is None
                 and isinstance(self._subscription, _Subscription)
+                and not green_threads.keep_out()
             ):
                 own = self._tidegate_own
                 link = _link(own.rest, self._loop, open_link)

@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import cimpl
 
-from tidegate_agent import process
+from tidegate_agent import green_threads, process
 from tidegate_agent.adapters import confluent_client as client
 from tidegate_agent.adapters.confluent_client import is_true
 from tidegate_agent.adapters.confluent_driver import Driver
@@ -65,7 +65,7 @@ def _auto_offset_reset(config: Mapping[str, Any]) -> object:
 def driver_of(consumer: Any, own: OwnOptions) -> Driver | None:
     config = own.rest
     group = config.get("group.id")
-    if not group:
+    if not group or green_threads.keep_out():
         return None
     try:
         settings = process.settings()

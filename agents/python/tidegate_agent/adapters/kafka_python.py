@@ -27,7 +27,7 @@ from kafka.coordinator.consumer import ConsumerCoordinator
 from kafka.structs import OffsetAndMetadata, TopicPartition
 from kafka.util import Timer
 
-from tidegate_agent import process
+from tidegate_agent import green_threads, process
 from tidegate_agent.adapters.certificates import note_certificates
 from tidegate_agent.adapters.client_settings import Untranslatable, librdkafka_settings
 from tidegate_agent.adapters.consumer_gate import Link, Passed, Unreachable, transaction_begins
@@ -125,7 +125,8 @@ def consumer_class(plain: type[Any], settings: Settings, open_link: OpenLink) ->
         def __init__(self, *topics: str, **configs: Any) -> None:
             own = _own_options(configs, plain.DEFAULT_CONFIG)
             super().__init__(*topics, **own.rest)
-            if self.config["group_id"] is not None and isinstance(self._subscription, _Subscription):
+            is_ours = self.config["group_id"] is not None and isinstance(self._subscription, _Subscription)
+            if is_ours and not green_threads.keep_out():
                 group, reset = self.config["group_id"], self.config["auto_offset_reset"]
                 rule = own.rule(group, reset, settings.new_partitions_of(group))
                 self._gatekeeper = Gatekeeper(self, _link(own.rest, open_link), settings, rule)
