@@ -81,7 +81,7 @@ BOTH = frozenset({"a-1", "b-1", "s-1"})
         (_kept(A, B, assignor="range"), Way.LEADING, "made to leave has kept"),
         (_kept(A, KAFKA_GO), Way.HANDOVER, "cannot be led: it has segmentio/kafka-go"),
         (_kept(KAFKA_GO), Way.LEADING, "made to leave has kept"),
-        (_kept(A, B, assignor="stream"), Way.HANDOVER, "cannot be led: Tidegate cannot write the assignments of assignor stream"),
+        (_kept(A, B, assignor="stream"), Way.HANDOVER, "cannot write the assignments of assignor stream"),
         (_kept(A, B, not_led="the group is full"), Way.HANDOVER, "cannot be led: the group is full"),
         (_kept(A, B, kind=GroupType.CONSUMER), Way.HANDOVER, "type consumer keep their partitions in a rebalance"),
         (_kept(), Way.UNOWNED, "no member owns"),
