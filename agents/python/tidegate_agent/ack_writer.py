@@ -43,7 +43,8 @@ class AckWriter:
         self._changed = changed
         self._troubles = troubles
         self._producer: Producer | None = None
-        self._is_being_made = False
+        self.is_being_made = False
+        """Its producer, at this moment."""
         self._queued: deque[_Batch] = deque()
         self.outstanding = 0
         """Acks that the broker has not answered yet: for that, ``poll`` has to be called."""
@@ -70,8 +71,8 @@ class AckWriter:
             self.outstanding += len(records)
             self._changed.notify_all()
             producer = self._producer
-            is_first = producer is None and not self._is_being_made
-            self._is_being_made |= is_first
+            is_first = producer is None and not self.is_being_made
+            self.is_being_made |= is_first
         if producer is not None:
             self._produce(producer)
         elif is_first:
@@ -108,7 +109,7 @@ class AckWriter:
             self._fail(error)
             return
         with self._changed:
-            self._producer, self._is_being_made = producer, False
+            self._producer, self.is_being_made = producer, False
         self._produce(producer)
 
     def _produce(self, producer: Producer) -> None:
@@ -137,7 +138,7 @@ class AckWriter:
     def _fail(self, error: Exception) -> None:
         """There is no producer; the next acks have it tried again."""
         with self._changed:
-            self._is_being_made = False
+            self.is_being_made = False
             failed = list(self._queued)
             self._queued.clear()
             for batch in failed:

@@ -182,18 +182,23 @@ class ControlLink:
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _is_settled(self) -> bool:
-        if self._clients.being_made:
+        if self._clients.being_made or self._acks.is_being_made:
             return False
         is_at_work = bool(self._threads) and not self._stopped and not self._troubles.has("reach")
         return not is_at_work or (self.known.answered >= self._asked and not self._acks.outstanding)
 
     def _start(self) -> None:
-        if self._threads or self._stopped:
+        if self._stopped:
             return
-        for work in (self._keep, self._read):
+        for work in (self._keep, self._read)[len(self._threads) :]:
             thread = threading.Thread(target=self._guarded, args=(work,), name="tidegate-agent", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:  # there may be no more threads, or the interpreter is ending
+                self._troubles.say("threads", f"the control topic is not read: {error}")
+                return
             self._threads.append(thread)
-            thread.start()
+        self._troubles.over("threads", "the control topic is read")
 
     def _guarded(self, work: Callable[[], None]) -> None:
         while not self._stopped:

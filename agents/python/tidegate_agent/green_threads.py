@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import sys
 
+from tidegate_agent.start import LATEST_MAX_AGE, NEW_PARTITIONS, Rule
 from tidegate_agent.troubles import Troubles
 
 log = logging.getLogger("tidegate_agent")
@@ -17,21 +18,36 @@ _troubles = Troubles()
 
 def whose() -> str | None:
     """Which library has replaced this process's threads."""
-    gevent, eventlet = sys.modules.get("gevent.monkey"), sys.modules.get("eventlet.patcher")
-    if gevent is not None and gevent.is_module_patched("threading"):
+    if _says("gevent.monkey", "is_module_patched", "threading"):
         return "gevent"
-    if eventlet is not None and eventlet.is_monkey_patched("thread"):
-        return "eventlet"
-    return None
+    return "eventlet" if _says("eventlet.patcher", "is_monkey_patched", "thread") else None
 
 
-def keep_out() -> bool:
-    """Whether the agent has to keep out of a consumer that is being made; it says so once."""
+def _says(module: str, question: str, of: str) -> bool:
+    """The module may be half imported, or another one than it is taken for."""
+    asked = getattr(sys.modules.get(module), question, None)
+    try:
+        return asked is not None and asked(of) is True
+    except (AttributeError, NameError, TypeError, LookupError, ValueError):
+        return False
+
+
+def keep_out(rule: Rule | None) -> bool:
+    """Whether the agent has to keep out of a consumer that is being made; it says so once. ``rule``: the consumer's, of
+    which nothing comes then.
+    """
     library = whose()
-    if library is not None:
+    if library is None:
+        return False
+    _troubles.say(
+        "green threads",
+        f"{library} has replaced this process's threads, with which the agent does not work: its consumers' partitions "
+        "are not managed, and no gate is obeyed",
+    )
+    if rule is not None:
         _troubles.say(
-            "green threads",
-            f"{library} has replaced this process's threads, with which the agent does not work: its consumers' "
-            "partitions are not managed, and no gate is obeyed",
+            "rule",
+            f"nor have {LATEST_MAX_AGE} and {NEW_PARTITIONS} an effect: auto.offset.reset alone says where new "
+            "partitions begin",
         )
-    return library is not None
+    return True

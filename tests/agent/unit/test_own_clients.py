@@ -10,6 +10,8 @@ import pytest
 from tidegate_agent.control import ControlLink
 from tidegate_agent.own_clients import OwnClients
 
+WITHIN_S = 20.0
+
 
 class Ending:
     """A client whose end waits for a thread, and that for the lock."""
@@ -50,6 +52,34 @@ def test_a_fork_waits_for_a_client_that_is_being_made() -> None:
     link._clients.make("keeper", build)
 
     assert (settled, link._is_settled()) == ([False], True)
+
+
+def test_threads_that_cannot_be_started_are_at_the_next_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a process has as many as it may have."""
+    link = ControlLink({}, "__tidegate", "__tidegate_acks")
+    begun = threading.Event()
+
+    def work() -> None:
+        begun.set()
+        link._rest(WITHIN_S)
+
+    monkeypatch.setattr(link, "_keep", work)
+    monkeypatch.setattr(link, "_read", work)
+    start = threading.Thread.start
+
+    def no_more(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", no_more)
+    link.ask()
+    assert link._threads == []
+    monkeypatch.setattr(threading.Thread, "start", start)
+
+    link.ask()
+
+    assert begun.wait(WITHIN_S)
+    assert len(link._threads) == 2
+    link.close()
 
 
 def test_one_that_cannot_be_made_is_not_waited_for() -> None:

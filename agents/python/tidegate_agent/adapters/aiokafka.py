@@ -36,6 +36,7 @@ from tidegate_agent.adapters.replacing import named_as, replace_class, replace_p
 from tidegate_agent.adapters.reset_options import OwnOptions, take_out
 from tidegate_agent.gates import Partition
 from tidegate_agent.settings import Settings
+from tidegate_agent.start import Rule
 
 log = logging.getLogger("tidegate_agent")
 
@@ -159,16 +160,20 @@ def consumer_class(plain: type[Any], settings: Settings, open_link: OpenLink) ->
                 self._group_id is not None
                 and self._gatekeeper is None
                 and isinstance(self._subscription, _Subscription)
-                and not green_threads.keep_out()
             ):
-                own = self._tidegate_own
-                link = _link(own.rest, self._loop, open_link)
-                rule = own.rule(self._group_id, self._auto_offset_reset, settings.new_partitions_of(self._group_id))
-                self._gatekeeper = Gatekeeper(self, self._group_id, link, settings, rule)
-                weakref.finalize(self, self._gatekeeper.close).atexit = False
-                self._subscription.gatekeeper = self._gatekeeper
-                self._gatekeeper.assignment_changed()
+                rule = self._tidegate_own.rule(
+                    self._group_id, self._auto_offset_reset, settings.new_partitions_of(self._group_id)
+                )
+                if not green_threads.keep_out(rule):
+                    self._manage(self._group_id, rule)
             await super().start()
+
+        def _manage(self, group: str, rule: Rule | None) -> None:
+            link = _link(self._tidegate_own.rest, self._loop, open_link)
+            self._gatekeeper = Gatekeeper(self, group, link, settings, rule)
+            weakref.finalize(self, self._gatekeeper.close).atexit = False
+            self._subscription.gatekeeper = self._gatekeeper
+            self._gatekeeper.assignment_changed()
 
         async def stop(self) -> None:
             if self._gatekeeper is not None:

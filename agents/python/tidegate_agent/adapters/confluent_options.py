@@ -65,10 +65,13 @@ def _auto_offset_reset(config: Mapping[str, Any]) -> object:
 def driver_of(consumer: Any, own: OwnOptions) -> Driver | None:
     config = own.rest
     group = config.get("group.id")
-    if not group or green_threads.keep_out():
+    if not group:
         return None
     try:
         settings = process.settings()
+        rule = own.rule(str(group), _auto_offset_reset(config), settings.new_partitions_of(str(group)))
+        if green_threads.keep_out(rule):
+            return None
         link = process.link(config)
     except SettingsError as error:
         log.error("the agent stays out: %s", error)
@@ -78,7 +81,7 @@ def driver_of(consumer: Any, own: OwnOptions) -> Driver | None:
         client_commits=is_true(config.get("enable.auto.commit"), True),
         client_stores=is_true(config.get("enable.auto.offset.store"), True),
         open_unread_after_s=settings.open_unread_after_s,
-        rule=own.rule(str(group), _auto_offset_reset(config), settings.new_partitions_of(str(group))),
+        rule=rule,
         may_drop=True,
     )
     return Driver(consumer, config, link, core)

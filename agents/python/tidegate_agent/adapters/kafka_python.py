@@ -125,10 +125,11 @@ def consumer_class(plain: type[Any], settings: Settings, open_link: OpenLink) ->
         def __init__(self, *topics: str, **configs: Any) -> None:
             own = _own_options(configs, plain.DEFAULT_CONFIG)
             super().__init__(*topics, **own.rest)
-            is_ours = self.config["group_id"] is not None and isinstance(self._subscription, _Subscription)
-            if is_ours and not green_threads.keep_out():
+            if self.config["group_id"] is not None and isinstance(self._subscription, _Subscription):
                 group, reset = self.config["group_id"], self.config["auto_offset_reset"]
                 rule = own.rule(group, reset, settings.new_partitions_of(group))
+                if green_threads.keep_out(rule):
+                    return
                 self._gatekeeper = Gatekeeper(self, _link(own.rest, open_link), settings, rule)
                 weakref.finalize(self, self._gatekeeper.close).atexit = False
                 self._subscription.gatekeeper = self._gatekeeper
