@@ -1,6 +1,6 @@
-"""Threads that are none: gevent and eventlet may put their own in the place of all threads of a process.
+"""Green threads: gevent and eventlet can replace all threads of a process by their own, which share one real thread.
 
-The agent's threads wait in calls of librdkafka, and would have all others wait as well, the application's among them.
+The agent's threads wait in calls of librdkafka. As green threads they would block all others, the application's too.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ def keep_out(rule: Rule | None) -> bool:
         return False
     _troubles.say(
         "green threads",
-        f"{library} has replaced this process's threads, with which the agent does not work: its consumers' partitions "
-        "are not managed, and no gate is obeyed",
+        f"{library} has replaced this process's threads, so the agent does not work here: it does not manage the "
+        "partitions of this process's consumers, and they obey no pause",
     )
     if rule is not None:
         _troubles.say(
             "rule",
-            f"nor have {LATEST_MAX_AGE} and {NEW_PARTITIONS} an effect: auto.offset.reset alone says where new "
-            "partitions begin",
+            f"{LATEST_MAX_AGE} and {NEW_PARTITIONS} have no effect in a process whose threads {library} has replaced: "
+            "auto.offset.reset alone decides where new partitions begin",
         )
     return True

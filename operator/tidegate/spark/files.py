@@ -19,6 +19,10 @@ class StorageFailure(Exception):
     """The place can't be read or written; the message says which and why. Hadoop has tried again by itself."""
 
 
+class _Missing(StorageFailure):
+    """There is nothing of that name."""
+
+
 class Files:
     """Names are relative to the storage's root, with ``/`` between their parts. For the driver only.
 
@@ -41,7 +45,7 @@ class Files:
         """What lies in a folder, by name within it; nothing where there is no such folder."""
         try:
             found = self._call("list", folder, lambda: self._fs.listStatus(self._path(folder)))
-        except FileNotFoundError:
+        except _Missing:
             return ()
         return tuple(sorted(status.getPath().getName() for status in found))
 
@@ -49,7 +53,7 @@ class Files:
         """``None``: there is none."""
         try:
             stream = self._call("read", name, lambda: self._fs.open(self._path(name)))
-        except FileNotFoundError:
+        except _Missing:
             return None
         try:
             content = self._call("read", name, lambda: self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
@@ -82,10 +86,7 @@ class Files:
 
     def size(self, name: str) -> int:
         """Bytes of all that is below."""
-        try:
-            return int(self._call("measure", name, lambda: self._fs.getContentSummary(self._path(name)).getLength()))
-        except FileNotFoundError as error:
-            raise StorageFailure(f"can't measure {self.uri(name)}: it was removed") from error
+        return int(self._call("measure", name, lambda: self._fs.getContentSummary(self._path(name)).getLength()))
 
     def remove(self, name: str) -> None:
         """With all that is below. Idempotent."""
@@ -108,12 +109,11 @@ class Files:
         try:
             return call()
         except Py4JJavaError as error:
-            if error.java_exception.getClass().getName() == _NOT_FOUND:
-                raise FileNotFoundError(self.uri(name)) from error
+            failure = _Missing if error.java_exception.getClass().getName() == _NOT_FOUND else StorageFailure
             hint = ""
             if "S3AFileSystem" in str(error) and "ClassNotFoundException" in str(error):
                 hint = ": the job's image lacks Hadoop's connector to S3 (hadoop-aws)"
-            raise StorageFailure(f"can't {what} {self.uri(name)}: {why(error)}{hint}") from error
+            raise failure(f"can't {what} {self.uri(name)}: {why(error)}{hint}") from error
 
 
 def why(error: Any) -> str:

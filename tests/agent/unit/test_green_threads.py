@@ -55,7 +55,7 @@ def test_the_agent_keeps_out_of_eventlets_and_says_so_once(
         assert green_threads.keep_out(RULE)
 
     [_, line] = caplog.messages
-    assert line.startswith("nor have auto.offset.reset.latest.max.age and")
+    assert line.startswith("auto.offset.reset.latest.max.age and auto.offset.reset.new.partitions have no effect")
 
 
 def _other(_module: str, _more: object) -> bool:
