@@ -12,10 +12,11 @@ from tidegate.audit.records import AuditTopic
 from tidegate.connection.control_topics import NOT_AUTHORIZED, REFUSED, USABLE, WRONG_SETTINGS
 from tidegate.connection.live import Live
 from tidegate.control.topics import TopicsChecked
-from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused
+from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused, Unavailable
 from tidegate.resources.conditions import FROZEN
 from tidegate.threads import in_thread
 
+UNAVAILABLE: Final = "Unavailable"
 _AGAIN_S: Final = 300.0
 """How old an answer may be by which the topic can be written."""
 
@@ -68,8 +69,11 @@ def _check(live: Live, topic: AuditTopic, is_frozen: Callable[[Live], bool]) -> 
     )
     try:
         if live.observes or frozen:
-            live.kafka.audit.check_writable(topic.name)
-        found = live.kafka.audit.ensure(topic) if not live.observes else ()
+            untaken = _untaken(live, topic)
+            found = live.kafka.audit.ensure(topic) if not live.observes else ()
+        else:
+            found = live.kafka.audit.ensure(topic)
+            untaken = _untaken(live, topic)
     except NotAuthorized as failure:
         return TopicsChecked(False, NOT_AUTHORIZED, f"{failure}; until this is resolved, {without}")
     except Refused as failure:
@@ -77,6 +81,17 @@ def _check(live: Live, topic: AuditTopic, is_frozen: Callable[[Live], bool]) -> 
             later = "the operator creates it once the connection is no longer frozen"
             return TopicsChecked(False, FROZEN, f"{failure}; {later}; until then, {without}")
         return TopicsChecked(False, REFUSED, f"{failure}; until this is resolved, {without}")
+    if untaken is not None:
+        return TopicsChecked(False, UNAVAILABLE, f"{untaken}; until this is resolved, {without}")
     if found:
         return TopicsChecked(False, WRONG_SETTINGS, f"changes are recorded, but {'; '.join(found)}")
     return TopicsChecked(True, USABLE, f"changes of offsets are recorded in topic {topic.name}")
+
+
+def _untaken(live: Live, topic: AuditTopic) -> Unavailable | None:
+    """Why nobody could write to it just now, though the cluster answers."""
+    try:
+        live.kafka.audit.check_writable(topic.name)
+    except Unavailable as failure:
+        return failure
+    return None

@@ -86,6 +86,22 @@ def test_where_kafka_does_not_answer_what_was_said_stays(world: World) -> None:
     assert told(world) == said
 
 
+@pytest.mark.parametrize("more", [{}, {"freeze": {"reason": "INC-4711"}}], ids=["live", "frozen"])
+def test_a_topic_without_a_leader_is_not_said_to_be_usable(more: dict[str, object], world: World) -> None:
+    spec = {"bootstrapServers": "127.0.0.1:9092", "audit": {"required": True}}
+    world.kafka.audit.topics.add(LOG)
+    world.kafka.audit.leaderless.add(LOG)
+    world.kube.change(CONNECTIONS, "ns", "kafka", spec={**spec, **more})
+    world.look()
+    said = told(world)
+    assert said is not None
+    assert said[:2] == ("False", "Unavailable")
+    assert "there is no leader; until this is resolved, resets are refused" in said[2]
+    world.kafka.audit.leaderless.clear()
+    world.look()
+    assert (told(world) or ())[:2] == ("True", "Usable")
+
+
 def test_it_is_said_no_more_once_nothing_is_recorded(world: World) -> None:
     recording(world)
     world.look()
