@@ -63,12 +63,12 @@ class Seen:
 class Expiry:
     """When an offset goes: ``at_ms``, exactly or at the earliest. ``None``: never if exact, else unknown.
 
-    ``kept``: by a retention of its own, as long as we give.
+    ``own_ms``: its own retention, if that is longer than the brokers'.
     """
 
     at_ms: int | None
     exact: bool
-    kept: bool = False
+    own_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Plan:
     """``due``: to be committed again now. ``lost``: to be restored. ``next_due_ms``: when the next one will be due.
 
     ``ends_ms``: when offsets end, as far as that is known. ``exact``: all ends are known exactly. ``kept``: offsets
-    with a retention of their own. ``places``: with what is known now.
+    with a retention of their own, longer than the brokers'. ``places``: with what is known now.
     """
 
     places: Places
@@ -111,7 +111,7 @@ def decide(seen: Seen) -> Plan:
         lost=lost,
         ends_ms=_known_ms(seen, ends),
         exact=all(end.exact for end in ends.values()),
-        kept=sum(end.kept for end in ends.values()),
+        kept=sum(end.own_ms is not None for end in ends.values()),
         next_due_ms=min(later, default=None),
     )
 
@@ -142,16 +142,17 @@ def expiry(seen: Seen, partition: TopicPartition) -> Expiry:
             seen.retention,
             exists=bool(place.topic_id),
         )
-        explicit_ms = logged.explicit_ms
-        kept = explicit_ms is not None and explicit_ms - logged.committed_ms >= seen.kept_for_ms
-        return Expiry(at_ms, exact=explicit_ms is not None or seen.settings is not None, kept=kept)
+        own_ms = None if logged.explicit_ms is None else logged.explicit_ms - logged.committed_ms
+        exact = own_ms is not None or seen.settings is not None
+        longer = own_ms is not None and own_ms > seen.retention.retention_ms
+        return Expiry(at_ms, exact=exact, own_ms=own_ms if longer else None)
     return _at_the_earliest(seen, partition, place)
 
 
 def _at_the_earliest(seen: Seen, partition: TopicPartition, place: Place) -> Expiry:
     """From looks alone. A commit that drops our retention without moving the offset is not seen, so that one counts as
     if it was dropped at once: from then on the brokers' own retention runs, and no shorter."""
-    kept = place.kept_ms is not None
+    own_ms = None if place.kept_ms is None else seen.kept_for_ms
     classic = seen.group.type is GroupType.CLASSIC
     since_ms = seen.places.occupied_ms if classic and seen.group.is_vacant else place.committed_after_ms
     times = [at for at in (since_ms, place.kept_ms) if at is not None]
@@ -160,8 +161,8 @@ def _at_the_earliest(seen: Seen, partition: TopicPartition, place: Place) -> Exp
         facts, partition.topic, CommitTime(max(times, default=0)), seen.retention, exists=bool(place.topic_id)
     )
     if at_ms is None:
-        return Expiry(None, exact=True, kept=kept)
-    return Expiry(at_ms if times else None, exact=False, kept=kept)
+        return Expiry(None, exact=True, own_ms=own_ms)
+    return Expiry(at_ms if times else None, exact=False, own_ms=own_ms)
 
 
 def _facts(group: Group, emptied_ms: int | None) -> GroupFacts:
@@ -178,10 +179,8 @@ def _due_ms(seen: Seen, partition: TopicPartition, end: Expiry) -> int | None:
     half_ms = seen.retention.retention_ms // 2
     if end.at_ms is None and end.exact:
         return None
-    if end.kept and end.exact:
-        return (end.at_ms or 0) - seen.kept_for_ms // 2
     if end.at_ms is not None:
-        return end.at_ms - half_ms
+        return end.at_ms - (end.own_ms // 2 if end.own_ms is not None and end.exact else half_ms)
     # Its age is unknown, and it may go at any moment. But a simple consumer's commits come unannounced, and one that
     # still commits needs no help: what it leaves alone for half a retention can be touched.
     if seen.group.type is GroupType.SIMPLE:

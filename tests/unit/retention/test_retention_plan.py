@@ -48,7 +48,7 @@ def test_without_the_log_the_retention_runs_from_the_last_that_is_known(kind: Gr
     kept_ms, other_ms = (earlier_ms, later_ms) if kept_first else (later_ms, earlier_ms)
     look = seen(kind, occupied_ms=other_ms, p0=replace(PLACE, committed_after_ms=other_ms, kept_ms=kept_ms))
 
-    assert expiry(look, P0) == Expiry(later_ms + WEEK_MS, exact=False, kept=True)
+    assert expiry(look, P0) == Expiry(later_ms + WEEK_MS, exact=False, own_ms=KEPT_MS)
     assert decide(look).next_due_ms == later_ms + WEEK_MS // 2
 
 
@@ -61,14 +61,26 @@ def test_what_was_kept_is_committed_again_with_half_of_its_own_retention_left() 
     assert plan.next_due_ms == NOW_MS - DAY_MS + KEPT_MS // 2
 
 
-def test_a_retention_that_somebody_else_gave_is_not_taken_for_ours() -> None:
-    """An old client may ask for a day. It is ours, and lasts, from ten of the brokers' retentions on."""
-    log = GroupLog(commits={P0: logged(ago_ms=0, explicit_for_ms=KEPT_MS - 1)}, complete=True)
+@pytest.mark.parametrize("own_ms", [WEEK_MS, DAY_MS], ids=["as long", "shorter"])
+def test_a_retention_no_longer_than_the_brokers_keeps_nothing(own_ms: int) -> None:
+    """As an old client may ask for it."""
+    log = GroupLog(commits={P0: logged(ago_ms=0, explicit_for_ms=own_ms)}, complete=True)
 
     plan = decide(seen(GroupType.SIMPLE, log=log, p0=PLACE))
 
     assert (plan.kept, plan.exact) == (0, True)
-    assert plan.next_due_ms == NOW_MS + KEPT_MS - 1 - WEEK_MS // 2
+    assert dict(plan.due) == ({P0: Commit(5)} if own_ms < WEEK_MS // 2 else {})
+
+
+def test_an_offset_is_kept_also_once_the_brokers_retention_was_raised() -> None:
+    """It was committed with ten retentions of that time, and lasts longer than others still."""
+    own_ms = KEPT_MS // 2
+    log = GroupLog(commits={P0: logged(ago_ms=DAY_MS, explicit_for_ms=own_ms)}, complete=True)
+
+    plan = decide(seen(GroupType.SIMPLE, log=log, p0=PLACE))
+
+    assert (plan.kept, plan.exact, dict(plan.due)) == (1, True, {})
+    assert plan.next_due_ms == NOW_MS - DAY_MS + own_ms // 2
 
 
 def test_the_first_of_several_counts() -> None:
