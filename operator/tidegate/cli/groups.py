@@ -100,8 +100,8 @@ def carry_out(options: Options, connection: Connection, kafka: Kafka, details: G
             assert_never(other)
     if not kafka.control.exist:
         screen.note(
-            f"There is no control topic {visible(connection.control_topic)} on this cluster, or it may not "
-            "be read, so no hold was seen. If the KafkaConnection names another topic, give it with "
+            f"There is no control topic {visible(connection.control_topic)} on this cluster, or Tidegate is not "
+            "allowed to read it, so no hold was seen. If the KafkaConnection names another topic, give it with "
             "--control-topic."
         )
     return code

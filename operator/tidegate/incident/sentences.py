@@ -212,7 +212,10 @@ def _held(seen: Seen, account: Account) -> Iterator[str]:
         return
     topic = quoted(kafka.control_topic)
     if not kafka.has_control_topics:
-        yield f"There is no control topic {topic} on this cluster, or it may not be read, so no hold was seen."
+        yield (
+            f"There is no control topic {topic} on this cluster, or Tidegate is not allowed to read it, so no hold was "
+            "seen."
+        )
         return
     alike: defaultdict[_Alike, list[PartitionTold]] = defaultdict(list)
     for p in account.held:

@@ -513,7 +513,10 @@ def test_a_partition_that_is_gone_can_be_resumed(owned: Shell) -> None:
 @pytest.mark.parametrize("scope", [f"--group {GROUP}", "--all-groups"])
 def test_no_hold_that_could_be_seen_is_not_said_to_be_none(shell: Shell, scope: str, action: str) -> None:
     """As where the KafkaConnection names another control topic, or it may not be described."""
-    said = "There is no control topic __tidegate on this cluster, or it may not be read, so no hold was seen."
+    said = (
+        "There is no control topic __tidegate on this cluster, or Tidegate is not allowed to read it, so no hold was "
+        "seen."
+    )
 
     assert shell(f"{scope} {action}") == 0
     assert said in shell.err

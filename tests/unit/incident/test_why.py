@@ -234,7 +234,8 @@ def test_without_a_control_topic_nothing_is_claimed_about_holds() -> None:
 
     text = said(by(kafka))
 
-    assert 'There is no control topic "__tidegate" on this cluster, or it may not be read, so no hold was seen.' in text
+    told = 'There is no control topic "__tidegate" on this cluster, or Tidegate is not allowed to read it, '
+    assert f"{told}so no hold was seen." in text
     assert "No partition is held." not in text
 
 
