@@ -48,60 +48,61 @@ class SparkSettings:
     """``Always``, ``IfNotPresent`` or ``Never``."""
 
     allowed_images: tuple[str, ...] = ()
-    """Images that resources may name in ``spec.spark.image`` in addition to ``image``, with commas between them: as
-    they are written there, or ``registry.example.com/team/*`` for all below."""
+    """Images that resources may name in ``spec.spark.image`` in addition to ``image``, separated by commas: exactly as
+    they are written there, or ``registry.example.com/team/*`` for all images below that path."""
 
     service_account: str = "tidegate-spark"
-    """Of drivers."""
+    """The ServiceAccount of drivers."""
 
     executor_service_account: str = ""
-    """Of executors; empty: that of drivers."""
+    """The ServiceAccount of executors. Empty: that of drivers."""
 
     driver_cores: int = 1
-    """Under ``spec.spark.driver.cores``."""
+    """The default of ``spec.spark.driver.cores``."""
 
     driver_memory: str = "1g"
-    """Under ``spec.spark.driver.memory``."""
+    """The default of ``spec.spark.driver.memory``."""
 
     executor_instances: int = 1
-    """Under ``spec.spark.executor.instances``."""
+    """The default of ``spec.spark.executor.instances``."""
 
     executor_cores: int = 1
-    """Under ``spec.spark.executor.cores``."""
+    """The default of ``spec.spark.executor.cores``."""
 
     executor_memory: str = "1g"
-    """Under ``spec.spark.executor.memory``."""
+    """The default of ``spec.spark.executor.memory``."""
 
     spark_conf: Mapping[str, str] = field(default_factory=dict)
-    """Spark settings as a JSON object of strings, under ``spec.spark.sparkConf``."""
+    """Default Spark settings below ``spec.spark.sparkConf``, as a JSON object of strings."""
 
     allowed_conf: frozenset[str] = frozenset()
-    """Names of Spark settings that policies may give beside those of ``docs/reference/spark-conf.md``, with commas
-    between them. Nothing judges them: one that names code gives every author of policies the job's rights."""
+    """Names of Spark settings that policies may set in addition to those in ``docs/reference/spark-conf.md``, separated
+    by commas. Nothing checks them: a setting that names code gives every author of policies the permissions of the
+    job."""
 
     time_to_live: timedelta = timedelta(hours=1)
-    """How long an ended SparkApplication stays."""
+    """How long an ended SparkApplication is kept."""
 
     start_timeout: timedelta = timedelta(minutes=5)
     """How long a SparkApplication may go without a driver pod before it counts as lost."""
 
     runs_directory: Path = Path("/var/lib/tidegate/runs")
-    """The local runner's launches: command, pid, log. They stay for seven days after they have ended."""
+    """The local runner's launches: command, pid, log. They are kept for seven days after they have ended."""
 
     local_master: str = "local[2]"
-    """The local runner's master. For searches, two tasks a core are faster than one: while one waits for the broker,
-    another works. Executors in pods do so by themselves."""
+    """The local runner's master. For searches, two tasks for each core are faster than one: while one waits for the
+    broker, the other works. Executors in pods do this automatically."""
 
     class_archive: Path | None = None
-    """An archive of loaded classes, made on this machine by ``python -m tidegate.jobs.archive``, that the local
-    runner's Java starts from; one that does not fit is ignored."""
+    """An archive of loaded classes from which the local runner's Java starts, made on this machine by ``python -m
+    tidegate.jobs.archive``. An archive that does not fit is ignored."""
 
     jars: tuple[Path, ...] = ()
-    """Spark's connector to Kafka for the local runner, which pip's pyspark lacks: the jars' paths with commas between
-    them. Without it, records can't be read. The job's image has its own."""
+    """Spark's connector to Kafka for the local runner, which pip's pyspark lacks: the paths of the jars, separated by
+    commas. Without it, records can't be read. The job's image has its own."""
 
     backups: Path | None = None
-    """The folder of this machine below which the local runner's jobs keep backups of offsets, and read them. Without
+    """The folder on this machine below which the local runner's jobs keep backups of offsets, and read them. Without
     it, resources can't name folders there."""
 
     @classmethod

@@ -157,137 +157,143 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     namespaces: Annotated[tuple[str, ...], BeforeValidator(_names), AfterValidator(_all_namespaces)] = ()
-    """Those served, separated by commas; empty: the whole cluster."""
+    """The namespaces that are served, separated by commas. Empty: the whole cluster."""
 
     health_address: Annotated[Address, BeforeValidator(_address)] = Address("127.0.0.1", 8080)
-    """``/healthz`` and ``/readyz``, open to whoever reaches them; in a pod ``0.0.0.0:8080``."""
+    """The address of ``/healthz`` and ``/readyz``, which need no authentication; in a pod ``0.0.0.0:8080``."""
 
     metrics_address: Annotated[Address, BeforeValidator(_address)] | None = None
-    """``/metrics``; unset: beside ``/healthz``; in a pod ``0.0.0.0:8443``."""
+    """The address of ``/metrics``; in a pod ``0.0.0.0:8443``. Unset: that of ``/healthz``."""
 
     metrics_authentication: MetricsAuthentication | None = None
-    """Who may read them. ``none``: everybody; ``kubernetes``: whoever may ``get`` the non-resource URL ``/metrics``, by
-    a bearer token. Unset: ``none`` on a loopback address, ``kubernetes`` on any other."""
+    """Who may read the metrics. ``none``: everybody. ``kubernetes``: users who may ``get`` the non-resource URL
+    ``/metrics``, by a bearer token. Unset: ``none`` on a loopback address, ``kubernetes`` on any other."""
 
     metrics_audience: Annotated[str, Field(max_length=253)] = ""
-    """The audience that a reader's token has to have; unset: the API server's, as any pod's own token has. One that is
-    not the API server's is of no use anywhere else."""
+    """The audience that a reader's token must have. Unset: that of the API server, which any pod's own token has. A
+    token with another audience cannot be used anywhere else."""
 
     metrics_certificates: Annotated[Path, AfterValidator(_needs_metrics_address)] | None = None
-    """A folder with ``tls.crt`` and ``tls.key``, read anew when they change; only with ``TIDEGATE_METRICS_ADDRESS``.
-    Unset: the operator's own certificate where ``TIDEGATE_METRICS_SERVICE`` is set, else plain HTTP, by which tokens
-    are asked for on a loopback address only."""
+    """A folder with ``tls.crt`` and ``tls.key``, which are read again when they change; only with
+    ``TIDEGATE_METRICS_ADDRESS``. Unset: the operator's own certificate if ``TIDEGATE_METRICS_SERVICE`` is set,
+    otherwise plain HTTP. Over plain HTTP, tokens are requested only on a loopback address."""
 
     metrics_service: Annotated[str, AfterValidator(_needs_metrics_address)] = ""
-    """By whose names the metrics are found, which the operator's own certificate has then; kept in
+    """The Service of the metrics. The operator's own certificate then has its names, and is kept in
     ``TIDEGATE_WEBHOOK_SECRET``."""
 
     namespace: Annotated[str, Field(max_length=63)] = ""
-    """The operator's own, from the downward API."""
+    """The operator's own namespace, from the downward API."""
 
     lease: Annotated[str, Field(max_length=253), AfterValidator(_needs_namespace)] = ""
-    """The Lease, in ``namespace``, by which one of several replicas leads and the others stand by; empty: there is only
-    one process, which always leads."""
+    """The Lease, in ``TIDEGATE_NAMESPACE``, that decides which of several replicas leads, while the others stand by.
+    Empty: there is only one process, which always leads."""
 
     replica: Annotated[str, Field(max_length=253)] = ""
-    """This replica's name in the Lease, of which there is one process at a time: in a pod its name, from the downward
-    API. A process that is started again then takes over from the one before it at once. Unset: the host's name."""
+    """The name of this replica in the Lease; only one process may have it at a time. In a pod, it is the pod's name,
+    from the downward API. A process that is started again then takes over from the previous one at once. Unset: the
+    host's name."""
 
     shards: Annotated[int, Field(ge=1, le=64)] = 1
-    """Among how many shards Kafka clusters are spread, each of which has processes and a Lease of its own."""
+    """The number of shards among which Kafka clusters are spread. Each shard has its own processes and its own
+    Lease."""
 
     shard: Annotated[int, Field(ge=0, le=63), AfterValidator(_is_one_of_them)] = 0
-    """Which of them this process is of, from 0."""
+    """The shard of this process, from 0."""
 
     lease_duration_s: Annotated[int, Field(ge=1, le=3600)] = 10
-    """How long a leader that is not heard of any more keeps the others waiting, in whole seconds."""
+    """How long the others wait for a leader that is no longer heard from, in whole seconds."""
 
     lease_renew_s: Seconds = 7.0
-    """How long a leader goes without renewing its Lease before it stops its work and ends."""
+    """How long a leader may go without renewing its Lease before it stops its work and ends."""
 
     lease_retry_s: Annotated[Seconds, AfterValidator(_in_time), Field(validate_default=True)] = 2.0
-    """Between two renewals, and between two looks of those that stand by."""
+    """The time between two renewals, and between two looks of a standby."""
 
     webhook_certificates: Path | None = None
-    """A folder with ``tls.crt`` and ``tls.key``, read anew when they change; unset: the operator makes its own."""
+    """A folder with ``tls.crt`` and ``tls.key``, which are read again when they change. Unset: the operator makes its
+    own certificate."""
 
     webhook_secret: str = ""
-    """Where its own certificates, of webhook and metrics, are kept, in ``namespace``."""
+    """The Secret, in ``TIDEGATE_NAMESPACE``, in which the operator keeps its own certificates of the webhook and of the
+    metrics."""
 
     webhook_service: str = ""
-    """By whose names its own certificates are found."""
+    """The Service of the webhook, whose names the operator's own certificate has."""
 
     webhook_client_ca: Path | None = None
-    """A file with the CA certificates, PEM, of API servers' client certificates, read anew when it changes: only who
-    shows one may call the webhook. Unset: everybody who reaches it."""
+    """A PEM file with the CA certificates for the client certificates of API servers, which is read again when it
+    changes. Only clients with such a certificate may call the webhook. Unset: everybody who can reach it may."""
 
     webhook_client_names: Annotated[tuple[str, ...], BeforeValidator(_names), AfterValidator(_needs_client_ca)] = ()
-    """Common names or DNS names, separated by commas, of which such a certificate has to have one; empty: any by that
-    CA will do."""
+    """Common names or DNS names, separated by commas, one of which such a certificate must have. Empty: any certificate
+    of that CA is accepted."""
 
     webhook_configuration: str = ""
-    """The MutatingWebhookConfiguration that is told of its own CA; empty: none is."""
+    """The MutatingWebhookConfiguration into which the operator writes its own CA. Empty: none."""
 
     webhook_address: Annotated[Address, BeforeValidator(_address), AfterValidator(_has_certificates)] | None = None
-    """Where pods come by to be injected, over HTTPS; unset: nothing is injected. In a pod ``0.0.0.0:9443``."""
+    """The HTTPS address of the webhook that injects the agent into pods; in a pod ``0.0.0.0:9443``. Unset: nothing is
+    injected."""
 
     agent_image: Annotated[str, Field(min_length=1)] = "tidegate-agent:latest"
-    """What an injected pod takes the agent from."""
+    """The image from which an injected pod takes the agent."""
 
     agent_image_pull_policy: Annotated[str, Field(pattern="^(Always|IfNotPresent|Never)$")] = "IfNotPresent"
     """``Always``, ``IfNotPresent`` or ``Never``."""
 
     health_interval_s: Seconds = 30.0
-    """Between two listings of our resources by the freshness check."""
+    """The time between two listings of Tidegate's resources by the freshness check."""
 
     unobserved_limit_s: Annotated[Seconds, AfterValidator(_outlasts_listings), Field(validate_default=True)] = 90.0
-    """How long a resource's generation may stay unobserved before ``/healthz`` fails; longer than
+    """How long a resource's generation may stay unobserved before ``/healthz`` fails. Must be longer than
     ``TIDEGATE_HEALTH_INTERVAL_S``."""
 
     runtime_directory: Path = Field(default_factory=lambda: Path(tempfile.gettempdir()) / "tidegate")
-    """Where connections' certificates and passwords are kept as files: memory-backed, for this process only."""
+    """The folder for files with the certificates and passwords of connections: memory-backed, for this process only."""
 
     active_tick_s: Seconds = 1.0
-    """Between two looks at a Kafka cluster, and at a run, while a run is under way."""
+    """The time between two looks at a Kafka cluster, and at a run, while a run is in progress."""
 
     pause_tick_s: Seconds = 0.2
-    """The same while consumers are about to let go of what a pause asks for."""
+    """The same while consumers are about to release the partitions that a pause asks for."""
 
     unmanaged_after_s: Seconds = 5.0
-    """How long an owner may say nothing to a pause before it counts as one without the agent."""
+    """How long an owner may not respond to a pause before it counts as an owner without the agent."""
 
     idle_tick_s: Seconds = 10.0
-    """Between two looks at a Kafka cluster otherwise, and at Secrets for changes."""
+    """The time between two looks at a Kafka cluster otherwise, and between two checks of Secrets for changes."""
 
     deletion_limit_s: Seconds = 120.0
-    """How long a deletion in mid-run may wait for the offsets to be put back, and that of a pause for Kafka."""
+    """How long a deletion in mid-run may wait for the offsets to be rolled back, and the deletion of a pause for
+    Kafka."""
 
     observe: bool = False
-    """Whether every KafkaConnection is taken as one with ``spec.observe``, which changes nothing in Kafka: ``true`` or
-    ``false``."""
+    """Whether every KafkaConnection is treated as if it had ``spec.observe``, with which nothing is changed in Kafka:
+    ``true`` or ``false``."""
 
     quota: Annotated[QuotaSpec, BeforeValidator(_object)] | None = None
-    """What every KafkaConnection without ``spec.allow.quota`` is taken to have there, as JSON; unset: no limits."""
+    """The quota of every KafkaConnection without ``spec.allow.quota``, as JSON. Unset: no limits."""
 
     separate_approver: bool = False
-    """Whether a plan has to be approved by somebody else than ``spec.requester``: ``true`` or ``false``."""
+    """Whether a plan has to be approved by somebody other than ``spec.requester``: ``true`` or ``false``."""
 
     undo_kept_s: Annotated[float, Field(ge=0, le=31_622_400)] = 604_800.0
-    """How long a reset can be undone after its OffsetReset was deleted, at most 366 days; 0: not at all."""
+    """How long a reset can be undone after its OffsetReset was deleted, at most 366 days. 0: not at all."""
 
     max_launches: Annotated[int, Field(ge=1, le=100)] = 12
-    """How often a run's job is started in all before the run fails."""
+    """How many times in all a run's job is started before the run fails."""
 
     threads: Annotated[int, Field(ge=2, le=128)] = 32
-    """For calls to the API server and looks at Kafka; as many again for taking runs over, and as many for Kafka
-    Connect's workers."""
+    """The number of threads for calls to the API server and looks at Kafka. There are as many again for taking over
+    runs, and as many for Kafka Connect's workers."""
 
     log_level: Annotated[str, Field(pattern="^(DEBUG|INFO|WARNING|ERROR)$")] = "INFO"
     """``DEBUG``, ``INFO``, ``WARNING`` or ``ERROR``."""
 
     log_format: Annotated[str, Field(pattern="^(text|json)$")] = "text"
-    """``text``: a line for each message. ``json``: an object in a line with ``time`` (RFC 3339), ``level``,
-    ``logger``, ``message`` and, where there is one, ``exception``."""
+    """``text``: a line for each message. ``json``: an object on each line, with ``time`` (RFC 3339), ``level``,
+    ``logger``, ``message`` and, if there is one, ``exception``."""
 
     spark: SparkSettings = Field(default_factory=SparkSettings)
 
