@@ -585,8 +585,8 @@ def test_the_text_after_installing_tells_of_what_is_missing(tmp_path: Path) -> N
         "install", "tidegate", str(CHART), "--dry-run=client", "--namespace=x", values={"watchNamespaces": ["a"]}
     )
     assert done.code == 0, done.complaint
-    assert "serves namespaces a." in done.output
-    assert "the cluster serves no SparkApplications" in done.output
+    assert "serves the namespaces a." in done.output
+    assert "the cluster does not serve SparkApplications" in done.output
 
 
 class Once(yaml.SafeLoader):
