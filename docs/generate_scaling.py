@@ -67,11 +67,11 @@ REQUESTS: Final[Mapping[str, tuple[Callable[[int], int], str]]] = {
     "cluster": (lambda _: 1, "one Metadata (`client.cluster`)"),
     "topics": (lambda _: 1, "one Metadata (`client.topics`)"),
     "group_ids": (lambda brokers: brokers, "a ListGroups to each broker (`list_groups`)"),
-    "groups": (lambda brokers: 2 * brokers, "two describes to each coordinator (`group_descriptions.py`)"),
+    "groups": (lambda brokers: 2 * brokers, "two describe requests to each coordinator (`group_descriptions.py`)"),
     "commits_of": (lambda brokers: brokers, "an OffsetFetch to each coordinator (`stable_commits_of`)"),
-    "control_read": (lambda _: 3, "one Metadata, a ListOffsets for each topic (`control_reader.py`)"),
+    "control_read": (lambda _: 3, "one Metadata, one ListOffsets for each topic (`control_reader.py`)"),
     "write_clock": (lambda _: 4, "Metadata, AddPartitionsToTxn, Produce, EndTxn (`fenced_writer.py`)"),
-    "capabilities": (lambda _: 0, "remembered (`KafkaCapabilities`)"),
+    "capabilities": (lambda _: 0, "cached (`KafkaCapabilities`)"),
 }
 """By call of the ports, how many requests it is, by the cluster's brokers, and where that is read from."""
 
@@ -236,7 +236,7 @@ def brokers_table(size: Size, measured: Measured) -> str:
     start = start_records(size, for_each_partition=False)
     rows: list[Row] = [
         (
-            "looks for new partitions",
+            "checks for new partitions",
             f"every {_n(seconds)} s, {_bytes(look_bytes(size))} each",
             f"{_bytes(look_bytes(size) / seconds)}/s; {_n(100 * LOOK_CPU_S * size.all_partitions / seconds)} % of a "
             "broker's core",
@@ -244,12 +244,12 @@ def brokers_table(size: Size, measured: Measured) -> str:
         (
             "agents at rest",
             f"{_n(ours / size.agents)} requests/s each: Fetch, ListOffsets, Metadata",
-            f"{_n(ours)} requests/s, most of them to the control topic's leader",
+            f"{_n(ours)} requests/s, most of them to the leader of the control topic",
         ),
         (
             "the broker's time for agents",
             f"a record every {CLOCK_S:g} s",
-            f"{_n(size.agents / CLOCK_S)} deliveries/s; it is what ends most of the fetches above",
+            f"{_n(size.agents / CLOCK_S)} deliveries/s; these end most of the fetches above",
         ),
         (
             "an agent starts",
@@ -260,23 +260,24 @@ def brokers_table(size: Size, measured: Measured) -> str:
         (
             "acks",
             f"one for each partition on assignment, {ack} B",
-            f"all at once: {size.groups * size.of_group:,} records, {_bytes(size.groups * size.of_group * ack)}; as "
-            "many keys after compaction, which each reader of acks reads from the start",
+            f"all at once: {size.groups * size.of_group:,} records, {_bytes(size.groups * size.of_group * ack)}; "
+            "compaction leaves as many keys, which each reader of acks reads from the start",
         ),
         (
             "transactional ids",
-            "one of the operator for each KafkaConnection; one for each group that is reset, until the brokers forget "
+            "one of the operator for each KafkaConnection; one for each group that is reset, until the brokers remove "
             "it (7 days)",
-            f"at most {size.groups + 1:,}, where every group is reset in a week",
+            f"at most {size.groups + 1:,}, if every group is reset within a week",
         ),
         (
             "renewals by `guard`",
-            "two requests for each group without members, every half of the brokers' retention",
-            f"{_n(2 * size.groups / (RETENTION_S / 2))} requests/s at 7 days, were no group to have any member",
+            "two requests for each group without members, twice per retention of the brokers",
+            f"{_n(2 * size.groups / (RETENTION_S / 2))} requests/s with 7 days, if no group had any members",
         ),
         (
             "connections",
-            f"operator: {size.brokers} for requests, 1 for the looks, 3 of the control topic's reader; an agent: 4",
+            f"operator: {size.brokers} for requests, 1 for new partitions, 3 for reading the control topic; "
+            "an agent: 4",
             f"{size.brokers + 4 + 4 * size.agents:,}",
         ),
     ]
@@ -286,16 +287,16 @@ def brokers_table(size: Size, measured: Measured) -> str:
 def kubernetes_table(size: Size, measured: Measured) -> str:
     settings = Settings()
     rows: list[Row] = [
-        ("Lease", f"{_n(60 / settings.lease_retry_s)} writes/min for each that is held"),
+        ("Lease", f"{_n(60 / settings.lease_retry_s)} writes/min for each Lease that is held"),
         (
             "status of a policy for many groups",
             f"{measured.simulated['all']['status writes/min']:g}/min at rest (simulated); at "
-            "most 6/min where its figures change, of under 10 kB, as large for 10 groups as for 10,000",
+            "most 6/min while its figures change, each under 10 kB, for 10 groups as for 10,000",
         ),
         (
-            "what policies remember",
-            f"at most {DOCUMENTS} ConfigMaps for each policy, each at most every 5 min where groups make progress: "
-            f"{_n(size.clusters * DOCUMENTS / 300)} writes/s",
+            "memory of policies",
+            f"at most {DOCUMENTS} ConfigMaps for each policy, each written at most every 5 min while groups "
+            f"make progress: {_n(size.clusters * DOCUMENTS / 300)} writes/s",
         ),
         (
             "listings for `/healthz`",
@@ -303,14 +304,14 @@ def kubernetes_table(size: Size, measured: Measured) -> str:
         ),
         (
             "the webhook",
-            "one call for each pod that is created, answered from memory; its replicas share them",
+            "one call for each pod that is created, answered from memory; the replicas share these calls",
         ),
         (
             "a resource for a single group",
             f"{_n(max(0.0, measured.of_a_resource('api reads/min')), 2)} reads/min, "
             f"{_n(max(0.0, measured.of_a_resource('kafka requests/s')), 2)} requests/s to Kafka, "
             f"{_n(measured.of_a_resource('cpu %'), 2)} % of a core, {_n(measured.of_a_resource('rss MiB'), 2)} MiB "
-            f"([ladder](../benchmarks/scale.md), by {measured.rungs_named}); requests are made for many at once",
+            f"([ladder](../benchmarks/scale.md), from {measured.rungs_named}); one request serves many resources",
         ),
     ]
     return table(("what", "cost"), rows)
@@ -339,13 +340,13 @@ def process_table(size: Size, measured: Measured) -> str:
     rows: list[Row] = [
         (
             "CPU of groups at rest",
-            f"{_n(all_groups / 60)} looked at a second, each once a minute: {_n(of_a_group * all_groups)} % of a core "
+            f"{_n(all_groups / 60)} checked per second, each once a minute: {_n(of_a_group * all_groups)} % of a core "
             "without the Kafka client's work (simulated)",
         ),
         (
             "CPU of requests",
             f"{_n(requests)}/s at {_n(1000 * measured.request_cpu_s, 2)} ms: "
-            f"{_n(100 * requests * measured.request_cpu_s)} % of a core (by the ladder)",
+            f"{_n(100 * requests * measured.request_cpu_s)} % of a core (from the ladder)",
         ),
         (
             "memory",
@@ -354,15 +355,15 @@ def process_table(size: Size, measured: Measured) -> str:
         ),
         (
             "metrics",
-            f"one series for each group with retention: {all_groups:,}, some {_bytes(all_groups * 130)} a scrape",
+            f"one series for each group with retention: {all_groups:,}, about {_bytes(all_groups * 130)} per scrape",
         ),
     ]
     needed = math.ceil(cores / MOST_CORES)
     rows.append(
         (
             "shards",
-            f"{needed}, so that none takes more than half a core at rest: of {_n(cores)} cores, where one Python "
-            "process has one",
+            f"{needed}, so that none takes more than half a core at rest: together they need {_n(cores)} cores, "
+            "and a Python process can use only one",
         )
     )
     return table(("what", "one process for all"), rows)
@@ -375,19 +376,19 @@ def walls_table(size: Size, measured: Measured) -> str:
     together = measured.calls_per_s("commits_of") * size.brokers + measured.calls_per_s("topics")
     rows: list[Row] = [
         (
-            "each agent read a record for each partition at its start",
+            "at its start, each agent read a record for each partition",
             f"{before:,} records, {_n(before * RECORDS_CPU_S)} s of CPU in each consumer",
-            f"{after:,} records, {_n(after * RECORDS_CPU_S)} s: the highest partition that was there at first stands "
+            f"{after:,} records, {_n(after * RECORDS_CPU_S)} s: the highest partition that existed at first stands "
             "for those below it",
         ),
         (
-            "all topics were looked at five times a second, however many",
+            "all topics were checked five times a second, however many there were",
             f"{_bytes(looks[0])}/s from one cluster, {_bytes(size.clusters * looks[0])}/s from all",
             f"{_bytes(looks[1])}/s from one cluster at most, {_bytes(size.clusters * looks[1])}/s from all; a new "
             f"partition is found within {_n(look_interval_s(size))} s instead of 0.2 s",
         ),
         (
-            "each group of a policy had its offsets and topics read alone, once a minute",
+            "offsets and topics were read for each group of a policy separately, once a minute",
             f"{_n(one_by_one)} requests/s to one cluster, {_n(size.clusters * one_by_one)} to all",
             f"{_n(together)} to one cluster, {_n(size.clusters * together)} to all: 200 groups in one request",
         ),
@@ -401,51 +402,51 @@ def limits_table(size: Size, measured: Measured) -> str:
     all_groups, all_agents = size.clusters * size.groups, size.clusters * size.agents
     rows: list[Row] = [
         (
-            "a process that starts looks at all groups at once",
-            f"{all_groups:,} groups: some {_n(3 * all_groups / 200)} requests, and for each group without members a "
-            f"reading of its coordinator's log (the simulation, where none has members, made "
-            f"{simulated['at start'].get('log', 0):,}). A tenth without members: up to "
+            "a process that starts checks all groups at once",
+            f"{all_groups:,} groups: about {_n(3 * all_groups / 200)} requests, and for each group without members one "
+            f"read of its coordinator's log (the simulation, in which no group has members, made "
+            f"{simulated['at start'].get('log', 0):,}). If a tenth has no members: up to "
             f"{_bytes(log_bytes_at_start(size, 0.1))} from one cluster, where each log has an unfinished segment of "
             "100 MB",
             "read each of the 50 logs once for all of its groups",
         ),
         (
-            "the first look of a policy writes its ConfigMaps again with each 200 groups",
+            "the first pass of a policy writes its ConfigMaps again after every 200 groups",
             f"{_n(simulated['documents at start'] / simulated['clusters'])} writes for each policy of "
             f"{simulated['groups']:,} groups, {_bytes(simulated['bytes stored at start'] / simulated['clusters'])}; "
-            "once: a restart writes none",
-            "write them when all groups have been looked at",
+            "only once: a restart writes none",
+            "write them when all groups have been checked",
         ),
         (
             "one process, one interpreter",
-            f"{_n(requests)} requests/s and {_n(all_groups / 60)} groups a second",
+            f"{_n(requests)} requests/s and {_n(all_groups / 60)} groups per second",
             "[shards](../how-to/shards.md)",
         ),
         (
             "every agent reads all of its cluster's records",
-            f"{start_records(size, for_each_partition=False):,} for its start, and each hold, run and claim of any "
+            f"{start_records(size, for_each_partition=False):,} at its start, and then each hold, run and claim of any "
             f"group: a pause of {size.of_group} partitions is delivered to {size.agents:,} agents",
-            "several control topics: a KafkaConnection names its own (`spec.controlTopic`)",
+            "several control topics: a KafkaConnection may have its own (`spec.controlTopic`)",
         ),
         (
             "the broker's time wakes every agent",
-            f"{_n(all_agents / CLOCK_S)} deliveries/s on all clusters, also where no topic is new",
-            "let agents ask for it when a partition without an offset is assigned",
+            f"{_n(all_agents / CLOCK_S)} deliveries/s on all clusters, even if there are no new topics",
+            "let agents request it when a partition without an offset is assigned",
         ),
         (
             "each agent asks for new records twice a second",
             f"{_n(agents_requests_per_s(size, measured, ours=True))} requests/s to one cluster's brokers",
-            "fetches that wait for 5 s, as was tried, make it "
-            f"{_n(agents_requests_per_s(size, measured, ours=False))}; but a client has one fetch at a broker, so "
-            "agents answered holds seconds late. A connection for what is read at rest, apart from the rest",
+            "fetches that wait for 5 s (tested) would reduce this to "
+            f"{_n(agents_requests_per_s(size, measured, ours=False))}; but a client has only one fetch per "
+            "broker, so agents acknowledged holds seconds late. A separate connection for topics that change rarely",
         ),
         (
             "metrics for each group",
             f"{all_groups:,} series in one scrape",
-            "retention of fewer groups, or shards",
+            "`retention` for fewer groups, or shards",
         ),
     ]
-    return table(("what is left", f"at {size.clusters} clusters", "what would change it"), rows)
+    return table(("limit", f"at {size.clusters} clusters", "what would change it"), rows)
 
 
 def coefficients_table(measured: Measured) -> str:
@@ -453,10 +454,10 @@ def coefficients_table(measured: Measured) -> str:
     rows: list[Row] = [
         (
             "calls of the operator, by cluster and by group",
-            "counted on fakes, in virtual time",
+            "counted with fakes, in simulated time",
             f"`make bench NAME=many-clusters`: {simulated['clusters']} clusters of {simulated['groups']:,} groups",
         ),
-        ("requests of a call", "read from the code", "the table below"),
+        ("requests of a call", "read from the code", "[the operator's requests](#the-operators-requests)"),
         (
             "requests of an agent at rest",
             "; ".join(f"{case} {_n(ours)}/s" for case, (ours, _) in measured.readers.items() if case != "all"),
@@ -467,8 +468,8 @@ def coefficients_table(measured: Measured) -> str:
             f"{RECORDS_BYTES:.2g} B compressed, {RECORDS_CPU_S * 1e6:.2g} µs",
             "`make bench NAME=discovery`",
         ),
-        ("a partition in a look", f"{LOOK_CPU_S * 1e6:.2g} µs of a broker", "`make bench NAME=discovery`"),
-        ("a partition in a look, on the network", "43 B with three replicas", "Metadata v12; `least_interval_s`"),
+        ("a partition in a check", f"{LOOK_CPU_S * 1e6:.2g} µs of a broker", "`make bench NAME=discovery`"),
+        ("a partition in a check, on the network", "43 B with three replicas", "Metadata v12; `least_interval_s`"),
         ("a resource for a single group", f"by {measured.rungs_named}", "`make bench NAME=scale`"),
         ("periods", "constants", "`CLOCK_S`, `Settings`, `_REST_MS`, read by the generator where they are named"),
     ]

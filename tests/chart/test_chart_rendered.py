@@ -362,7 +362,7 @@ def test_what_nothing_would_enforce_is_refused_and_what_is_a_claim_is_told() -> 
     separate = {"approval": {"separateApprover": True}}
     told = helm("install", "tidegate", str(CHART), "--dry-run=client", "--namespace=x", values=separate)
     assert "WARNING: no ValidatingAdmissionPolicy was rendered" in told.output
-    assert "keeps nobody from approving their own reset" in told.output
+    assert "does not prevent people from approving their own resets" in told.output
 
 
 def test_nobody_makes_rights_where_they_are_not_wanted() -> None:
@@ -585,8 +585,8 @@ def test_the_text_after_installing_tells_of_what_is_missing(tmp_path: Path) -> N
         "install", "tidegate", str(CHART), "--dry-run=client", "--namespace=x", values={"watchNamespaces": ["a"]}
     )
     assert done.code == 0, done.complaint
-    assert "serves namespaces a." in done.output
-    assert "the cluster serves no SparkApplications" in done.output
+    assert "serves the namespaces a." in done.output
+    assert "the cluster does not serve SparkApplications" in done.output
 
 
 class Once(yaml.SafeLoader):
