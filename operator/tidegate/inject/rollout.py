@@ -248,12 +248,23 @@ def after(decision: Decision, evicted: Evicted) -> Decision:
     """What holds when the eviction was asked for: one that did not take place is decided about again."""
     if evicted is Evicted.YES or decision.evict is None:
         return decision
+    if evicted is Evicted.BUDGET:
+        why = f"pod {decision.evict.name} has to stay for now: its disruption budget allows no eviction"
+        return _blocked(decision, why)
+    return replace(decision, evict=None, status=decision.undone)
+
+
+def unanswered(decision: Decision, why: str) -> Decision:
+    """What holds when nobody knows whether the eviction took place. The API server answers like that, too, for as long
+    as several disruption budgets select the pod."""
+    name = decision.evict.name if decision.evict is not None else ""
+    return _blocked(decision, f"pod {name} could not be evicted: {why}")
+
+
+def _blocked(decision: Decision, why: str) -> Decision:
     status, reason, message = decision.condition
-    blocked = evicted is Evicted.BUDGET
-    if blocked:
-        message = f"{message}; pod {decision.evict.name} has to stay for now: its disruption budget allows no eviction"
-    told = (status, reason, message)
-    return replace(decision, evict=None, status=decision.undone, condition=told, blocked=blocked)
+    told = (status, reason, f"{message}; {why}")
+    return replace(decision, evict=None, status=decision.undone, condition=told, blocked=True)
 
 
 def _retry(futile: int) -> timedelta:
