@@ -210,7 +210,8 @@ def running(annotations: Mapping[str, str] | None = None, **given: Any) -> dict[
     ("body", "state"),
     [
         (running(), PodState.STALE),
-        (running({"tidegate.io/injected": SETTING}, initContainers=[OURS]), PodState.INJECTED),
+        # Another webhook has written the containers as they were: none has the agent.
+        (running({"tidegate.io/injected": SETTING}, initContainers=[OURS]), PodState.STALE),
         (running({"tidegate.io/injected": SETTING}, initContainers=[OURS], containers=[STARTING]), PodState.INJECTED),
         (running({"tidegate.io/injected": SETTING}, initContainers=[OURS], containers=[STRIPPED]), PodState.STALE),
         (running({"tidegate.io/injected": "older"}, initContainers=[OURS]), PodState.STALE),
@@ -230,7 +231,11 @@ def test_a_pod_has_the_setting_or_not(body: Mapping[str, Any], state: PodState |
 def test_the_status_has_the_versions_of_the_agent_that_run() -> None:
     image = AgentImage("agent:2", "Always")
     bodies = [
-        running({"tidegate.io/injected": SETTING}, initContainers=[{**OURS, "image": f"agent:{version}"}])
+        running(
+            {"tidegate.io/injected": SETTING},
+            initContainers=[{**OURS, "image": f"agent:{version}"}],
+            containers=[STARTING],
+        )
         for version in (1, 2, 1)
     ]
     stale = running({"tidegate.io/injected": "older"}, initContainers=[OURS])
