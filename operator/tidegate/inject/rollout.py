@@ -312,7 +312,7 @@ def _condition(seen: Seen, status: InjectionStatus) -> tuple[ConditionStatus, st
     if overruled:
         message = f"{count}, but another policy overrules this one: {', '.join(overruled[:_SHOWN])}"
         return ConditionStatus.FALSE, OVERRULED, message
-    if status.retry_at is not None and status.futile:
+    if status.retry_at is not None and status.futile and seen.now < status.retry_at:
         at = status.retry_at.isoformat(timespec="seconds").replace("+00:00", "Z")
         message = (
             f"{count}. {status.futile} pod(s) were evicted and came back without it: make sure that the API server "

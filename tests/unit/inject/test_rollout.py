@@ -124,6 +124,16 @@ def test_while_nobody_is_evicted_no_next_one_is_announced_and_then_it_goes_on_as
     assert (thawed.status.futile, thawed.status.retry_at) == (3, at + timedelta(minutes=4))
 
 
+def test_while_a_pod_is_not_ready_no_eviction_is_announced_whose_time_is_over() -> None:
+    before = InjectionStatus(setting="s", stale_before=2, futile=2, retry_at=NOW - timedelta(minutes=10))
+
+    decision = decide(seen(pod("a"), pod("b", ready=False), before=before))
+
+    assert decision.evict is None
+    assert (decision.condition[1], decision.under_way) == ("RolloutStuck", True)
+    assert "pod b is not ready" in decision.condition[2]
+
+
 def test_a_lost_status_costs_one_eviction_at_most() -> None:
     """The operator ended between an eviction and its status."""
     before = InjectionStatus(setting="s", stale_before=2)
