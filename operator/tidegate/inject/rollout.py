@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
-from tidegate.inject.eligibility import PodRefusal, Surroundings, wish_for
+from tidegate.inject.eligibility import POLICY, PodRefusal, Surroundings, wish_for
 from tidegate.inject.environment import Injection
 from tidegate.inject.patch import SETTING, AgentImage, image_of, is_injected, patch_for
 from tidegate.kube.injection import Evicted
@@ -69,8 +69,9 @@ class Owner:
 class SeenPod:
     """``state`` ``None``: it is not to be injected, or on its way out. ``changed_at``: when its readiness last changed.
 
-    ``ours``: this policy is the one that rolls it, of all that have a say in it. ``overruled``: whose values it has
-    instead of this policy's, and which. ``image``: where it has its agent from; empty: it has none.
+    ``ours``: this policy is the one that rolls it, of all that have a say in it; ``rolled_by``: which one it is
+    otherwise. ``overruled``: whose values it has instead of this policy's, and which. ``image``: where it has its agent
+    from; empty: it has none.
     """
 
     name: str
@@ -81,6 +82,7 @@ class SeenPod:
     leaving: bool
     changed_at: datetime
     ours: bool = True
+    rolled_by: str = ""
     refusal: str = ""
     overruled: str = ""
     image: str = ""
@@ -135,6 +137,7 @@ def seen_pod(pod: Mapping[str, Any], policy: str, around: Surroundings, agent: A
     leaving = bool(metadata.get("deletionTimestamp"))
     wish = None if leaving else wish_for(pod, around)
     state, refusal, overruled = _state(pod, policy, wish, agent)
+    first = next(iter(wish.policies), "") if isinstance(wish, Injection) else ""
     return SeenPod(
         name=str(metadata["name"]),
         uid=str(metadata["uid"]),
@@ -143,7 +146,8 @@ def seen_pod(pod: Mapping[str, Any], policy: str, around: Surroundings, agent: A
         ready=ready.get("status") == "True",
         leaving=leaving,
         changed_at=datetime.fromisoformat(str(ready.get("lastTransitionTime") or metadata["creationTimestamp"])),
-        ours=isinstance(wish, Injection) and wish.policies[:1] == (policy,),
+        ours=first == policy,
+        rolled_by="" if first == policy else first,
         refusal=refusal,
         overruled=overruled,
         image=image_of(pod) or "",
@@ -161,6 +165,9 @@ def _state(
         conflict.removeprefix(f"{policy}: ") for conflict in wish.conflicts if conflict.startswith(f"{policy}: ")
     )
     overruled = next((f"{wish.policies[0]} ({what})" for what in conflicts), "")
+    named = (pod["metadata"].get("annotations") or {}).get(POLICY)
+    if named is not None and named != policy:
+        overruled = f"{named} (annotation {POLICY})"
     if is_injected(pod, wish):
         return PodState.INJECTED, "", overruled
     patch = patch_for(pod, wish, agent)
@@ -333,7 +340,12 @@ def _rolling(seen: Seen, count: str) -> tuple[ConditionStatus, str, str]:
     if seen.rollout is not Rollout.RESTART:
         return ConditionStatus.FALSE, WAITING_FOR_PODS, f"{count}; the others get it when they are replaced"
     if not replaced:
-        owners = sorted({str(pod.owner) if pod.owner else f"pod {pod.name}" for pod in stale})
+        alone = [pod for pod in stale if not pod.rolled_by]
+        if not alone:
+            others = ", ".join(sorted({pod.rolled_by for pod in stale})[:_SHOWN])
+            message = f"{count}; whether the others are evicted is for the rollout of policy {others} to say"
+            return ConditionStatus.FALSE, WAITING_FOR_PODS, message
+        owners = sorted({str(pod.owner) if pod.owner else f"pod {pod.name}" for pod in alone})
         others = f"the others ({', '.join(owners[:_SHOWN])})"
         message = f"{count}; {others} are not evicted, because nothing would replace them: restart them yourself"
         return ConditionStatus.FALSE, WAITING_FOR_PODS, message

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tidegate.inject.eligibility import Surroundings
-from tidegate.inject.environment import AgentTopics, NamedPolicy, injection_for
+from tidegate.inject.environment import AgentTopics, NamedPolicy, injection_for, injection_of
 from tidegate.inject.patch import AgentImage
 from tidegate.inject.rollout import Owner, PodState, Seen, SeenPod, after, decide, desired_pods, seen_pod, to_ask
 from tidegate.kube.injection import Evicted
@@ -271,3 +271,34 @@ def test_of_two_policies_one_rolls_and_the_other_is_told() -> None:
     assert second is not None
     assert (first.ours, first.overruled) == (True, "")
     assert (second.ours, second.overruled) == (False, "p (TIDEGATE_CONTROL_TOPIC)")
+
+
+def test_a_pod_that_names_another_policy_does_not_have_the_setting_of_those_that_select_it() -> None:
+    other = replace(POLICY, name="q", topics=AgentTopics("__other"))
+    around = replace(AROUND, policies=(POLICY, other))
+    setting = injection_of(other).setting
+    body = running(
+        {"tidegate.io/policy": "q", "tidegate.io/injected": setting}, initContainers=[OURS], containers=[STARTING]
+    )
+
+    found = seen_pod(body, "p", around, AgentImage("a", "Always"))
+
+    assert found is not None
+    decision = decide(seen(found))
+    assert decision.condition[1] == "Overruled"
+    assert "q (annotation tidegate.io/policy)" in decision.condition[2]
+
+
+def test_pods_that_another_policy_replaces_are_not_said_to_be_replaced_by_nothing() -> None:
+    """Both want the same, so neither overrules the other."""
+    around = replace(AROUND, policies=(POLICY, replace(POLICY, name="q")))
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "payments-1", "uid": "rs", "controller": True}
+    found = seen_pod(running(metadata={"ownerReferences": [owner]}), "q", around, AgentImage("a", "Always"))
+
+    assert found is not None
+    decision = decide(replace(seen(found), policy="q"))
+    assert decision.evict is None
+    assert decision.condition[1:] == (
+        "WaitingForPods",
+        "0 of 1 pod(s) have the setting; whether the others are evicted is for the rollout of policy p to say",
+    )
