@@ -170,6 +170,25 @@ def test_of_many_refusals_only_so_many_are_told(tmp_path: Path) -> None:
     playing(tmp_path, play)
 
 
+def test_one_refusal_that_comes_by_the_hundred_keeps_no_other_from_being_told(tmp_path: Path) -> None:
+    async def play(served: Served) -> None:
+        caller = await served.caller()
+        for _ in range(70):
+            caller.post(json.dumps(review(os={"name": "windows"})).encode())
+            await caller.answered()
+            await served.told()
+        caller.close()
+        served.controllers.add(("ns", "apps/v1", "ReplicaSet", "orders", "other"))
+        other = review(os={"name": "windows"})
+        [owner] = other["request"]["object"]["metadata"]["ownerReferences"]
+        other["request"]["object"]["metadata"]["ownerReferences"] = [{**owner, "name": "orders", "uid": "other"}]
+        await served.post(other)
+        await served.told()
+        assert {name for kind, name, _ in served.events if kind == "ReplicaSet"} == {"payments", "orders"}
+
+    serving(tmp_path, play)
+
+
 def test_each_connection_is_shown_the_newest_usable_certificate(tmp_path: Path) -> None:
     first, second = own(1), own()
     body = json.dumps(review()).encode()
