@@ -29,7 +29,7 @@ from tidegate.inject.index import PolicyIndex
 from tidegate.inject.listener import Listener
 from tidegate.inject.metrics import InjectionMetrics
 from tidegate.inject.patch import AgentImage
-from tidegate.kube.ports import KubeEvent, KubeFailure, Object
+from tidegate.kube.ports import Conflict, KubeEvent, KubeFailure, KubeUnavailable, Object
 from tidegate.service.http_server import TlsFiles, require_client
 from tidegate.service.seats import Seats
 from tidegate.service.settings import Address
@@ -223,6 +223,9 @@ class WebhookServer:
         for body in self._about(notice):
             try:
                 await in_thread(parts.executor, parts.record, body, notice.happening)
+            except (KubeUnavailable, Conflict) as failure:
+                _log.warning("%s", failure)
+                self._told.pop(key, None)  # the next pod tells of it again
             except KubeFailure as failure:
                 _log.warning("%s", failure)
 
