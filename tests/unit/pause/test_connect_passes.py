@@ -159,6 +159,20 @@ def test_who_resumes_it_again_and_again_is_not_fought_for_ever(world: World) -> 
     assert condition(world, "Paused")[0] == "False"
 
 
+def test_stops_are_not_said_to_be_of_one_hour_that_are_of_four(world: World) -> None:
+    world.ask(**BY_CONNECT)
+    world.passes()
+    for _ in range(4):
+        world.clock.sleep(55 * 60)
+        world.connect.asked("sink", TargetState.RUNNING)
+        world.passes()
+
+    assert condition(world, "Stalled")[1] == "ResumedByOthers"
+    assert "stopped connector sink of Connect cluster main 4 times, each less than an hour after the one before" in (
+        condition(world, "Stalled")[2]
+    )
+
+
 def test_what_somebody_asks_for_meanwhile_is_what_it_goes_back_to(world: World) -> None:
     world.ask(**BY_CONNECT)
     world.passes()
