@@ -349,10 +349,12 @@ def _rolling(seen: Seen, count: str) -> tuple[ConditionStatus, str, str]:
         others = f"the others ({', '.join(owners[:_SHOWN])})"
         message = f"{count}; {others} are not evicted, because nothing would replace them: restart them yourself"
         return ConditionStatus.FALSE, WAITING_FOR_PODS, message
-    waits = [_waits_for(seen, pod.owner) for pod in replaced if pod.owner is not None]
+    waiting = {pod.owner.uid: pod.owner for pod in replaced if pod.owner is not None}
+    waits = [_waits_for(seen, owner) for owner in waiting.values()]
     if not all(waits):
         return ConditionStatus.FALSE, ROLLING_OUT, f"{count}; the others are replaced one after the other"
-    stuck = any(not pod.ready and not pod.leaving and seen.now - pod.changed_at > _STUCK for pod in seen.pods)
+    theirs = [pod for pod in seen.pods if pod.owner is not None and pod.owner.uid in waiting]
+    stuck = any(not pod.ready and not pod.leaving and seen.now - pod.changed_at > _STUCK for pod in theirs)
     message = f"{count}; the rollout waits: {waits[0]}"
     return ConditionStatus.FALSE, ROLLOUT_STUCK if stuck else ROLLING_OUT, message
 

@@ -57,6 +57,8 @@ DONE = PodState.INJECTED
         ([pod("a"), pod("b", DONE, ready=False, changed_at=NOW)], {}, None, "RollingOut"),
         ([pod("a"), pod("b", DONE, ready=False)], {}, None, "RolloutStuck"),
         ([pod("a"), pod("b", None, leaving=True)], {}, None, "RollingOut"),
+        # Another workload that has the setting, and fails for reasons of its own, is nobody it waits for.
+        ([pod("a"), pod("b", leaving=True), pod("z", DONE, owner=OTHER, ready=False)], {}, None, "RollingOut"),
         ([pod("a")], {}, None, "RollingOut"),
         ([pod("a"), pod("b"), pod("c")], {}, None, "RollingOut"),
         ([pod("a"), pod("b")], {"desired": {}}, None, "RollingOut"),
