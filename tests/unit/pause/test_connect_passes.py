@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -367,7 +368,8 @@ def test_it_is_given_back_once_its_workers_are_settled_again(world: World) -> No
     assert asked(world) == ["stop sink", "resume sink"]
 
 
-def test_a_stop_that_was_not_answered_is_taken_back_before_the_pause_goes(world: World) -> None:
+@pytest.mark.parametrize("set_back_s", [0, 3600])
+def test_a_stop_that_was_not_answered_is_taken_back_before_the_pause_goes(world: World, set_back_s: float) -> None:
     """It may reach the workers yet, even after the resuming, and nobody would resume the connector."""
 
     def unanswered(name: str, state: TargetState) -> None:
@@ -379,8 +381,9 @@ def test_a_stop_that_was_not_answered_is_taken_back_before_the_pause_goes(world:
     world.ask(**BY_CONNECT)
     world.passes(limit=4)
     assert (world.phase, connector(world)) == ("Pausing", RUNNING)
+    world.clock._start -= timedelta(seconds=set_back_s)
     world.drop()
-    world.passes(limit=6)
+    world.passes(limit=12)
     assert (world.phase, asked(world)[-1]) == ("Resuming", "resume sink")
     world.connect.asked("sink", TargetState.STOPPED)
     world.passes(limit=20)
