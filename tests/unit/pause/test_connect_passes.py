@@ -168,10 +168,9 @@ def test_stops_are_not_said_to_be_of_one_hour_that_are_of_four(world: World) -> 
         world.connect.asked("sink", TargetState.RUNNING)
         world.passes()
 
-    assert condition(world, "Stalled")[1] == "ResumedByOthers"
-    assert "stopped connector sink of Connect cluster main 4 times, each less than an hour after the one before" in (
-        condition(world, "Stalled")[2]
-    )
+    _, reason, message = condition(world, "Stalled")
+    assert reason == "ResumedByOthers"
+    assert "stopped connector sink of Connect cluster main 4 times, each less than an hour after the one" in message
 
 
 def test_what_somebody_asks_for_meanwhile_is_what_it_goes_back_to(world: World) -> None:
