@@ -51,10 +51,16 @@ class FakePods:
             **({"annotations": {"tidegate.io/injected": injected}} if injected is not None else {}),
         }
         agent = {"name": "tidegate-agent", "command": ["/opt/tidegate/agent/install", "/tidegate"]}
+        app = {
+            "name": "app",
+            "volumeMounts": [{"name": "tidegate-agent", "mountPath": "/tidegate"}],
+            "env": [{"name": "PYTHONPATH", "value": "/tidegate/python"}],
+        }
+        given = {"containers": [app], "initContainers": [agent]}
         status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
         self._pods[namespace, name] = {
             "metadata": metadata,
-            "spec": {"containers": [{"name": "app"}], "initContainers": [agent] if injected is not None else []},
+            "spec": given if injected is not None else {"containers": [{"name": "app"}]},
             "status": status,
         }
         return str(metadata["uid"])

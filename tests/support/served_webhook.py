@@ -45,7 +45,7 @@ OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "payments", "uid
 def review(metadata: Mapping[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
     """An AdmissionReview of a new pod that the policy selects."""
     pod = {
-        "metadata": {"name": "x", "labels": {"app": "payments"}, "ownerReferences": [OWNER], **(metadata or {})},
+        "metadata": {"name": "x", "labels": {"app": "payments"}, "ownerReferences": [dict(OWNER)], **(metadata or {})},
         "spec": {"containers": [{"name": "app"}], **spec},
     }
     request = {

@@ -21,7 +21,7 @@ from tidegate.reset.runs.approval_effect import Approval, ApprovalEffect, ResetS
 from tidegate.reset.runs.reasons import INVALID_SPEC
 from tidegate.resources.approval import OffsetResetApprovalStatus
 from tidegate.resources.base import InvalidResource, read_status
-from tidegate.resources.conditions import EFFECTIVE, is_true, ready, reconciling, stalled, with_condition
+from tidegate.resources.conditions import EFFECTIVE, ConditionStatus, ready, reconciling, stalled, with_condition
 from tidegate.service.metrics import Metrics
 from tidegate.threads import in_thread
 
@@ -51,7 +51,7 @@ class ApprovalReconciler:
 
     async def reconcile(self, body: Object) -> Pass:
         before = read_status(OffsetResetApprovalStatus, body)
-        if body["metadata"].get("deletionTimestamp") or is_true(before.conditions, EFFECTIVE):
+        if body["metadata"].get("deletionTimestamp") or _has_taken_effect(body):
             return Pass(body, _REST_S)  # what has taken effect has done so for good, also once the reset is gone
         try:
             stands = await self._effect(body, approval_of(body))
@@ -87,6 +87,12 @@ class ApprovalReconciler:
         spec, _ = read_spec(there)
         status = status_of(there) if status_is_readable(there) else None
         return ResetSeen(spec, status, deleting=bool(there["metadata"].get("deletionTimestamp")))
+
+
+def _has_taken_effect(body: Object) -> bool:
+    """By what its status says, also where a newer version has written that and the rest of it can't be read."""
+    conditions = (body.get("status") or {}).get("conditions") or ()
+    return any((each.get("type"), each.get("status")) == (EFFECTIVE, ConditionStatus.TRUE) for each in conditions)
 
 
 def said(

@@ -149,7 +149,8 @@ class RestConnectWorkers:
 
 def _cut(connected: socket.socket) -> None:
     with contextlib.suppress(OSError):  # it is closed by now
-        connected.shutdown(socket.SHUT_RDWR)
+        # Not by a method of TLS, after which whoever reads would go on in the clear.
+        socket.socket.shutdown(connected, socket.SHUT_RDWR)
 
 
 def _path(name: str, of_it: str = "") -> str:

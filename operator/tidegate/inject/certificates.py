@@ -65,7 +65,7 @@ def renewed(current: Certificates | None, names: Sequence[str], now: datetime) -
     nothing is due.
     """
     authorities = tuple(a for a in (current.authorities if current else ()) if not _is_over(a.certificate, now))
-    able = [authority for authority in authorities if authority.key is not None]
+    able = [a for a in authorities if a.key is not None and _has_begun(a.certificate, now)]
     if not able:
         able = [_authority(now)]
         authorities = (*authorities, able[0])
@@ -124,6 +124,11 @@ def _is_due(certificate: x509.Certificate, now: datetime) -> bool:
     return now >= begin + (end - begin) * 2 / 3
 
 
+def _has_begun(certificate: x509.Certificate, now: datetime) -> bool:
+    """Not where a clock that was ahead has made it: nobody takes it yet."""
+    return now >= certificate.not_valid_before_utc
+
+
 def _is_over(certificate: x509.Certificate, now: datetime) -> bool:
     return now >= certificate.not_valid_after_utc
 
@@ -136,7 +141,8 @@ def _serves(current: Certificates, signer: Authority, names: Sequence[str], now:
     except (ValueError, TypeError, x509.ExtensionNotFound, InvalidSignature):
         return False
     # More names do no harm: while two versions of the operator run beside each other, one of them asks for fewer.
-    return not _is_due(certificate, now) and set(told) >= set(_alternative_names(names))
+    is_in_time = _has_begun(certificate, now) and not _is_due(certificate, now)
+    return is_in_time and set(told) >= set(_alternative_names(names))
 
 
 # --- make -------------------------------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from tidegate.inject.rollout import (
     desired_pods,
     seen_pod,
     to_ask,
+    unanswered,
 )
 from tidegate.kube.injection import Evicted, Pods
 from tidegate.kube.ports import KubeFailure, KubeUnavailable, NotFound, Object, label_of, name_of, namespace_of, uid_of
@@ -176,7 +177,10 @@ class InjectionFeature:
         if pod is None:
             return decision
         evict = functools.partial(self._parts.pods.evict, namespace_of(policy.body), pod.name, pod.uid)
-        evicted = await in_thread(self._parts.executor, begin, self._parts.is_frozen, policy.live, evict)
+        try:
+            evicted = await in_thread(self._parts.executor, begin, self._parts.is_frozen, policy.live, evict)
+        except KubeUnavailable as failure:
+            return unanswered(decision, str(failure))
         self._parts.metrics.evicted(evicted.value)
         if evicted is Evicted.YES:
             _log.info("%s: evicted pod %s, which had another setting", label_of(policy.body), pod.name)

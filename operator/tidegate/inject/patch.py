@@ -95,8 +95,9 @@ def is_injected(pod: Pod, injection: Injection) -> bool:
         return False
     if not injection.agents:
         return True
-    started = (_is_started(one.container, agent) for one in _mounting(pod) for agent in injection.agents)
-    return bool(_our_containers(pod)) and all(started)
+    there = _mounting(pod, injection)
+    started = (_is_started(one.container, agent) for one in there for agent in injection.agents)
+    return bool(_our_containers(pod)) and bool(there) and all(started)
 
 
 def patch_for(pod: Pod, injection: Injection, image: AgentImage) -> Patch | PodRefusal:
@@ -104,18 +105,18 @@ def patch_for(pod: Pod, injection: Injection, image: AgentImage) -> Patch | PodR
     is_again = bool(_our_containers(pod))
     if is_injected(pod, injection) or (is_again and setting_of(pod) != injection.setting):
         return Patch(())
-    chosen = _mounting(pod) if is_again else _chosen(pod, injection.containers)
+    chosen = _mounting(pod, injection) or _chosen(pod, injection.containers)
     if isinstance(chosen, PodRefusal):
         return replace(chosen, policies=injection.policies)
     agents = injection.agents
-    refusal = _refused_by_pod(pod, chosen) if agents and not is_again else None
-    refusal = refusal or _refused_by_environment(chosen, agents)
+    refusal = _refused_by_pod(pod) if agents and not is_again else None
+    refusal = refusal or (_refused_by_mounts(chosen) if agents else None) or _refused_by_environment(chosen, agents)
     if refusal is not None:
         return replace(refusal, policies=injection.policies)
     operations = [*_annotate(pod, injection.setting)]
     for one in chosen:
         operations += _set_environment(one, injection)
-        if agents and not is_again:
+        if agents and not _has_ours(one.container):
             mount = {"name": NAME, "mountPath": MOUNT, "readOnly": True}
             operations += _append(one.container, one.path, "volumeMounts", [mount])
     if agents and not is_again:
@@ -164,18 +165,24 @@ def _all(pod: Pod) -> list[_Chosen]:
     ]
 
 
-def _mounting(pod: Pod) -> tuple[_Chosen, ...]:
-    """The containers that were chosen when the pod was injected. Others may have put a container before them since."""
+def _mounting(pod: Pod, injection: Injection) -> tuple[_Chosen, ...]:
+    """The containers that were chosen when the pod was injected. Others may have put a container before them since.
+    Empty where it was not, or where others have taken the mount from one of them.
+    """
     ours = [str(container.get("name")) for container in _our_containers(pod)]
-    return tuple(
-        one
+    found = {
+        str(one.container.get("name")): one
         for one in _all(pod)
-        if one.container.get("name") not in ours
-        and any(mount.get("name") == NAME for mount in one.container.get("volumeMounts") or ())
-    )
+        if ours and one.container.get("name") not in ours and _has_ours(one.container)
+    }
+    return tuple(found.values()) if found.keys() >= set(injection.containers) else ()
 
 
-def _refused_by_pod(pod: Pod, chosen: Iterable[_Chosen]) -> PodRefusal | None:
+def _has_ours(container: Mapping[str, Any]) -> bool:
+    return any(mount.get("name") == NAME for mount in container.get("volumeMounts") or ())
+
+
+def _refused_by_pod(pod: Pod) -> PodRefusal | None:
     """Why agents can't be brought into this pod."""
     spec = pod["spec"]
     if _is_windows(spec):
@@ -184,8 +191,14 @@ def _refused_by_pod(pod: Pod, chosen: Iterable[_Chosen]) -> PodRefusal | None:
     names += [volume.get("name") for volume in spec.get("volumes") or ()]
     if NAME in names:
         return PodRefusal(NAME_TAKEN, f"the pod has a container or volume {NAME} of its own: give it another name")
+    return None
+
+
+def _refused_by_mounts(chosen: Iterable[_Chosen]) -> PodRefusal | None:
+    """Why agents can't be brought into these containers."""
     for one in chosen:
-        mounts = [str(mount.get("mountPath", "")).rstrip("/") for mount in one.container.get("volumeMounts") or ()]
+        others = [mount for mount in one.container.get("volumeMounts") or () if mount.get("name") != NAME]
+        mounts = [str(mount.get("mountPath", "")).rstrip("/") for mount in others]
         taken = [path for path in mounts if path == MOUNT or path.startswith(f"{MOUNT}/")]
         if taken:
             name = one.container.get("name")

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
-from tidegate.inject.eligibility import PodRefusal, Surroundings, wish_for
+from tidegate.inject.eligibility import POLICY, PodRefusal, Surroundings, wish_for
 from tidegate.inject.environment import Injection
 from tidegate.inject.patch import SETTING, AgentImage, image_of, is_injected, patch_for
 from tidegate.kube.injection import Evicted
@@ -69,8 +69,9 @@ class Owner:
 class SeenPod:
     """``state`` ``None``: it is not to be injected, or on its way out. ``changed_at``: when its readiness last changed.
 
-    ``ours``: this policy is the one that rolls it, of all that have a say in it. ``overruled``: whose values it has
-    instead of this policy's, and which. ``image``: where it has its agent from; empty: it has none.
+    ``ours``: this policy is the one that rolls it, of all that have a say in it; ``rolled_by``: which one it is
+    otherwise. ``overruled``: whose values it has instead of this policy's, and which. ``image``: where it has its agent
+    from; empty: it has none.
     """
 
     name: str
@@ -81,6 +82,7 @@ class SeenPod:
     leaving: bool
     changed_at: datetime
     ours: bool = True
+    rolled_by: str = ""
     refusal: str = ""
     overruled: str = ""
     image: str = ""
@@ -135,6 +137,7 @@ def seen_pod(pod: Mapping[str, Any], policy: str, around: Surroundings, agent: A
     leaving = bool(metadata.get("deletionTimestamp"))
     wish = None if leaving else wish_for(pod, around)
     state, refusal, overruled = _state(pod, policy, wish, agent)
+    first = next(iter(wish.policies), "") if isinstance(wish, Injection) else ""
     return SeenPod(
         name=str(metadata["name"]),
         uid=str(metadata["uid"]),
@@ -143,7 +146,8 @@ def seen_pod(pod: Mapping[str, Any], policy: str, around: Surroundings, agent: A
         ready=ready.get("status") == "True",
         leaving=leaving,
         changed_at=datetime.fromisoformat(str(ready.get("lastTransitionTime") or metadata["creationTimestamp"])),
-        ours=isinstance(wish, Injection) and wish.policies[:1] == (policy,),
+        ours=first == policy,
+        rolled_by="" if first == policy else first,
         refusal=refusal,
         overruled=overruled,
         image=image_of(pod) or "",
@@ -161,6 +165,9 @@ def _state(
         conflict.removeprefix(f"{policy}: ") for conflict in wish.conflicts if conflict.startswith(f"{policy}: ")
     )
     overruled = next((f"{wish.policies[0]} ({what})" for what in conflicts), "")
+    named = (pod["metadata"].get("annotations") or {}).get(POLICY)
+    if named is not None and named != policy:
+        overruled = f"{named} (annotation {POLICY})"
     if is_injected(pod, wish):
         return PodState.INJECTED, "", overruled
     patch = patch_for(pod, wish, agent)
@@ -248,12 +255,23 @@ def after(decision: Decision, evicted: Evicted) -> Decision:
     """What holds when the eviction was asked for: one that did not take place is decided about again."""
     if evicted is Evicted.YES or decision.evict is None:
         return decision
+    if evicted is Evicted.BUDGET:
+        why = f"pod {decision.evict.name} has to stay for now: its disruption budget allows no eviction"
+        return _blocked(decision, why)
+    return replace(decision, evict=None, status=decision.undone)
+
+
+def unanswered(decision: Decision, why: str) -> Decision:
+    """What holds when nobody knows whether the eviction took place. The API server answers like that, too, for as long
+    as several disruption budgets select the pod."""
+    name = decision.evict.name if decision.evict is not None else ""
+    return _blocked(decision, f"pod {name} could not be evicted: {why}")
+
+
+def _blocked(decision: Decision, why: str) -> Decision:
     status, reason, message = decision.condition
-    blocked = evicted is Evicted.BUDGET
-    if blocked:
-        message = f"{message}; pod {decision.evict.name} has to stay for now: its disruption budget allows no eviction"
-    told = (status, reason, message)
-    return replace(decision, evict=None, status=decision.undone, condition=told, blocked=blocked)
+    told = (status, reason, f"{message}; {why}")
+    return replace(decision, evict=None, status=decision.undone, condition=told, blocked=True)
 
 
 def _retry(futile: int) -> timedelta:
@@ -301,7 +319,7 @@ def _condition(seen: Seen, status: InjectionStatus) -> tuple[ConditionStatus, st
     if overruled:
         message = f"{count}, but another policy overrules this one: {', '.join(overruled[:_SHOWN])}"
         return ConditionStatus.FALSE, OVERRULED, message
-    if status.retry_at is not None and status.futile:
+    if status.retry_at is not None and status.futile and seen.now < status.retry_at:
         at = status.retry_at.isoformat(timespec="seconds").replace("+00:00", "Z")
         message = (
             f"{count}. {status.futile} pod(s) were evicted and came back without it: make sure that the API server "
@@ -322,14 +340,21 @@ def _rolling(seen: Seen, count: str) -> tuple[ConditionStatus, str, str]:
     if seen.rollout is not Rollout.RESTART:
         return ConditionStatus.FALSE, WAITING_FOR_PODS, f"{count}; the others get it when they are replaced"
     if not replaced:
-        owners = sorted({str(pod.owner) if pod.owner else f"pod {pod.name}" for pod in stale})
+        alone = [pod for pod in stale if not pod.rolled_by]
+        if not alone:
+            others = ", ".join(sorted({pod.rolled_by for pod in stale})[:_SHOWN])
+            message = f"{count}; whether the others are evicted is for the rollout of policy {others} to say"
+            return ConditionStatus.FALSE, WAITING_FOR_PODS, message
+        owners = sorted({str(pod.owner) if pod.owner else f"pod {pod.name}" for pod in alone})
         others = f"the others ({', '.join(owners[:_SHOWN])})"
         message = f"{count}; {others} are not evicted, because nothing would replace them: restart them yourself"
         return ConditionStatus.FALSE, WAITING_FOR_PODS, message
-    waits = [_waits_for(seen, pod.owner) for pod in replaced if pod.owner is not None]
+    waiting = {pod.owner.uid: pod.owner for pod in replaced if pod.owner is not None}
+    waits = [_waits_for(seen, owner) for owner in waiting.values()]
     if not all(waits):
         return ConditionStatus.FALSE, ROLLING_OUT, f"{count}; the others are replaced one after the other"
-    stuck = any(not pod.ready and not pod.leaving and seen.now - pod.changed_at > _STUCK for pod in seen.pods)
+    theirs = [pod for pod in seen.pods if pod.owner is not None and pod.owner.uid in waiting]
+    stuck = any(not pod.ready and not pod.leaving and seen.now - pod.changed_at > _STUCK for pod in theirs)
     message = f"{count}; the rollout waits: {waits[0]}"
     return ConditionStatus.FALSE, ROLLOUT_STUCK if stuck else ROLLING_OUT, message
 

@@ -29,7 +29,7 @@ from tidegate.inject.index import PolicyIndex
 from tidegate.inject.listener import Listener
 from tidegate.inject.metrics import InjectionMetrics
 from tidegate.inject.patch import AgentImage
-from tidegate.kube.ports import KubeEvent, KubeFailure, Object
+from tidegate.kube.ports import Conflict, KubeEvent, KubeFailure, KubeUnavailable, Object
 from tidegate.service.http_server import TlsFiles, require_client
 from tidegate.service.seats import Seats
 from tidegate.service.settings import Address
@@ -185,7 +185,7 @@ class WebhookServer:
         if found.topics is not None and around is not None:
             for of, name in around.telling(namespace, found.topics):
                 self._parts.obeyed(of, name)
-        if found.notice is not None and self._may_tell():
+        if found.notice is not None and _key_of(found.notice) not in self._told and self._may_tell():
             task = loop.create_task(self._tell(found.notice))
             self._notices.add(task)
             task.add_done_callback(self._notices.discard)
@@ -204,7 +204,7 @@ class WebhookServer:
         """Record it once about the pod's controller, and about each policy, if the API server knows that controller:
         else whoever reaches the port could have anything said of anything. A pod is never held up by this.
         """
-        parts, key = self._parts, (notice.about["uid"], notice.happening.key)
+        parts, key = self._parts, _key_of(notice)
         if key in self._told:
             return
         try:
@@ -223,6 +223,9 @@ class WebhookServer:
         for body in self._about(notice):
             try:
                 await in_thread(parts.executor, parts.record, body, notice.happening)
+            except (KubeUnavailable, Conflict) as failure:
+                _log.warning("%s", failure)
+                self._told.pop(key, None)  # the next pod tells of it again
             except KubeFailure as failure:
                 _log.warning("%s", failure)
 
@@ -232,6 +235,10 @@ class WebhookServer:
         controller = {"apiVersion": about["apiVersion"], "kind": about["kind"], "metadata": metadata}
         policies = (self._parts.index.policy(notice.namespace, name) for name in notice.policies)
         return [controller, *(policy for policy in policies if policy is not None)]
+
+
+def _key_of(notice: Notice) -> tuple[str, str]:
+    return notice.about["uid"], notice.happening.key
 
 
 def _decided(review: Any, around: Surroundings | None, agent: AgentImage) -> tuple[Answer, bytes]:

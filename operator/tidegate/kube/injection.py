@@ -36,7 +36,7 @@ class WebhookObjects(Protocol):
 
 
 class Evicted(StrEnum):
-    """``BUDGET``: a PodDisruptionBudget, or too many requests, does not allow it now. ``GONE``: it is another pod."""
+    """``BUDGET``: a PodDisruptionBudget does not allow it now. ``GONE``: it is another pod."""
 
     YES = "Evicted"
     BUDGET = "Budget"

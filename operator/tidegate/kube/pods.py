@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ from tidegate.kube.injection import Evicted
 from tidegate.kube.ports import Conflict, KubeFailure, KubeUnavailable, NotFound, Object
 
 _PAGE: Final = 500
-_BUDGET: Final = 429
+_TOO_MANY: Final = 429
 _APPS: Final = {"ReplicaSet": "replicasets", "StatefulSet": "statefulsets", "DaemonSet": "daemonsets"}
 """The kinds of ``apps/v1`` that control pods, and their plurals."""
 
@@ -67,7 +68,18 @@ class PodsClient:
         except (NotFound, Conflict):
             return Evicted.GONE
         except KubeUnavailable as failure:
-            if isinstance(failure.__cause__, ApiException) and failure.__cause__.status == _BUDGET:
+            if _is_of_budget(failure.__cause__):
                 return Evicted.BUDGET
             raise
         return Evicted.YES
+
+
+def _is_of_budget(error: object) -> bool:
+    """Whether a PodDisruptionBudget says so (``DisruptionBudgetCause``), and not a server that has too much to do."""
+    if not isinstance(error, ApiException) or error.status != _TOO_MANY:
+        return False
+    try:
+        causes = json.loads(error.body)["details"]["causes"]
+        return any(cause.get("reason") == "DisruptionBudget" for cause in causes)
+    except (TypeError, ValueError, KeyError, AttributeError):
+        return False

@@ -57,8 +57,9 @@ def _phase(
         return PausePhase.DEGRADED if was_down else PausePhase.PENDING, step.trouble
     if record is not None and record.phase is PausePhase.DEGRADED:
         text = (
-            f"the operator stopped {spec.connector} {record.stopped} times within an hour, and somebody else resumed "
-            "it each time: find out who does that. The operator tries again after an hour"
+            f"the operator stopped {spec.connector} {record.stopped} times, each less than an hour after the one "
+            "before, and somebody else resumed it each time: find out who does that. The operator tries again after an "
+            "hour"
         )
         return PausePhase.DEGRADED, Refusal(RESUMED_BY_OTHERS, text)
     if not step.is_stopped:

@@ -56,8 +56,8 @@ def _phase(seen: Seen, spec: ConsumerGroupPauseSpec, observed: Observed, step: S
         return PausePhase.DEGRADED if is_down else PausePhase.PENDING, step.troubles[0]
     if step.contested:
         text = "; ".join(
-            f"the operator set {r.ref} to 0 replicas {r.scaled_down} times within an hour, and somebody else set it "
-            f"back to {r.replicas} each time"
+            f"the operator set {r.ref} to 0 replicas {r.scaled_down} times, each less than an hour after the one "
+            f"before, and somebody else set it back to {r.replicas} each time"
             for r in step.contested[:SHOWN]
         )
         return PausePhase.DEGRADED, Refusal(SCALED_BY_OTHERS, f"{text}. {_CONTESTED_ADVICE}")

@@ -66,6 +66,8 @@ class Stopper:
             return LookedAtConnector(live.uid, trouble=_out_of_reach(live, cluster))
         if record is None:
             memory.asked = None
+        if memory.late_stop is not None:
+            memory.late_stop = min(memory.late_stop, now_s)  # of a clock that was set back: all of it again
         if memory.refused is not None and _is_within(self.retry_s, memory.refused[1], now_s):
             return LookedAtConnector(live.uid, reached, trouble=memory.refused[0])
         try:

@@ -421,6 +421,19 @@ def test_what_has_taken_effect_is_not_looked_at_again(world: ApprovedWorld) -> N
     assert world.kube.writes == written
 
 
+def test_what_has_taken_effect_stays_so_also_where_a_newer_version_has_written_it(world: ApprovedWorld) -> None:
+    """After a roll-back, and the reset is gone by then."""
+    world.ask(approval="Manual")
+    world.until("AwaitingApproval")
+    world.approve()
+    world.passes()
+    said = {**world.says(), "ofANewerVersion": 1}
+    world.kube.replace_status(APPROVALS, world.kube.get(APPROVALS, "ns", "yes"), said)
+    world.kube.delete(RESETS, "ns", "p", world.clock.now().isoformat())
+
+    assert world.says() == said
+
+
 def test_a_fleets_plan_is_approved_as_one(tmp_path: Path) -> None:
     fleet = FleetWorld(tmp_path)
     fleet.ask(approval="Manual")

@@ -195,6 +195,16 @@ def test_who_answers_byte_by_byte_is_cut_off(served: Served) -> None:
     ended.set()
 
 
+def test_within_tls_who_is_cut_off_reads_that_nobody_is_there() -> None:
+    """Whoever reads may be about to: it must find the same connection, and not one in the clear."""
+    here, there = socket.socketpair()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    with there, context.wrap_socket(here, server_hostname="connect", do_handshake_on_connect=False) as secured:
+        rest._cut(secured)
+
+        assert secured.read(1) == b""
+
+
 def test_nobody_there_is_unavailable(served: Served) -> None:
     cluster = cluster_of(served)
     served.close()

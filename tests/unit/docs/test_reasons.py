@@ -23,7 +23,7 @@ NO_REASONS = {
     *("ConsumerGroupPause", "KafkaConnection", "OffsetReset", "OffsetResetApproval", "OffsetResetPolicy"),
     "SelfSubjectReview",
     *("ContainerCreating", "PodInitializing", "PodScheduled"),  # what Kubernetes says of others' pods
-    "NamespaceTerminating",  # the cause of an API server's refusal
+    *("NamespaceTerminating", "DisruptionBudget"),  # causes of an API server's refusal
     *("FallbackToLogsOnError", "RuntimeDefault", "BearerToken"),
     *(
         "AlterConfigs",

@@ -95,6 +95,28 @@ def test_a_new_authority_is_trusted_before_it_signs() -> None:
     assert trusts(current.bundle, later, due + timedelta(minutes=11))
 
 
+def test_what_was_made_by_a_clock_that_was_ahead_serves_nobody_and_is_made_anew_by_the_right_one() -> None:
+    ahead = renewed(None, NAMES, START + 30 * DAY)
+
+    found = read(written(renewed(ahead, NAMES, START)))
+
+    assert found is not None
+    assert trusts(found.bundle, found, START)
+    # Whoever learnt of it before it was made anew goes on as it is.
+    assert renewed(found, NAMES, START + DAY) is found
+    assert renewed(found, NAMES, START + 31 * DAY) is found
+
+
+def test_a_certificate_alone_that_was_made_by_a_clock_that_was_ahead_is_made_anew() -> None:
+    made = renewed(None, NAMES, START)
+    ahead = renewed(made, NAMES, START + 70 * DAY)
+
+    again = renewed(ahead, NAMES, START + DAY)
+
+    assert trusts(made.bundle, again, START + DAY)
+    assert again.bundle == made.bundle
+
+
 def test_after_a_long_absence_all_is_made_anew() -> None:
     made = renewed(None, NAMES, START)
 

@@ -21,7 +21,8 @@ from tidegate.inject.feature import InjectionFeature, Parts
 from tidegate.inject.index import PolicyIndex
 from tidegate.inject.metrics import InjectionMetrics
 from tidegate.inject.patch import AgentImage
-from tidegate.kube.ports import KubeFailure
+from tidegate.kube.injection import Evicted
+from tidegate.kube.ports import KubeFailure, KubeUnavailable
 from tidegate.policy.feature import FeatureOutcome, PolicyView
 from tidegate.policy.memory import GroupMemory
 from tidegate.resources.base import parse_spec
@@ -32,9 +33,19 @@ from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
-def one_ready_pod(*, budget: int | None = None, failure: KubeFailure | None = None) -> FakePods:
+class TwoBudgets(FakePods):
+    """Two PodDisruptionBudgets select each pod."""
+
+    def evict(self, namespace: str, name: str, uid: str) -> Evicted:
+        self.asked.append(f"evict {namespace}/{name} {uid}")
+        raise KubeUnavailable(f"evict pod {namespace}/{name}: 500 This pod has more than one PodDisruptionBudget")
+
+
+def one_ready_pod(
+    *, budget: int | None = None, failure: KubeFailure | None = None, kind: type[FakePods] = FakePods
+) -> FakePods:
     """Of a ReplicaSet that is to have one."""
-    pods = FakePods(budget=budget, failure=failure)
+    pods = kind(budget=budget, failure=failure)
     uid = pods.add_controller("ns", "apps/v1", "ReplicaSet", "rs", 1)
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": uid, "controller": True}
     pods.add_pod("ns", "x", {"app": "payments"}, owner)
@@ -128,6 +139,23 @@ def test_a_budget_that_allows_nothing_is_asked_less_often() -> None:
     assert (reason(found), found.again_after_s) == ("RollingOut", 10.0)
     assert found.status.injection is not None
     assert found.status.injection.stale_before is None
+
+
+def test_an_eviction_that_is_not_answered_as_it_should_be_is_said_and_asked_for_less_often() -> None:
+    pods = one_ready_pod(kind=TwoBudgets)
+
+    found = kept(feature(pods))
+
+    assert pods.asked[-1] == "evict ns/x uid-2"
+    condition = find_condition(found.status.conditions, "Injected")
+    assert condition is not None
+    assert (condition.status.value, condition.reason) == ("False", "RollingOut")
+    assert condition.message.endswith(
+        "; pod x could not be evicted: evict pod ns/x: 500 This pod has more than one PodDisruptionBudget"
+    )
+    assert found.status.injection is not None
+    assert (found.status.injection.stale, found.status.injection.stale_before) == (1, None)
+    assert found.again_after_s == 10.0
 
 
 def test_nobody_is_evicted_while_the_groups_offsets_are_being_changed() -> None:

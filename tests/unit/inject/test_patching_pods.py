@@ -155,6 +155,19 @@ def test_an_injected_pod_that_comes_by_again_is_left_as_it_is() -> None:
         assert patch_for(body, wish, AGENT) == Patch(())
 
 
+@pytest.mark.parametrize("named", [{}, {"tidegate.io/containers": "app,other"}])
+def test_what_another_webhook_takes_away_is_brought_again_when_the_pod_comes_by_again(named: dict[str, str]) -> None:
+    body = pod({"name": "app"}, {"name": "other"}, annotations=named)
+    whole = injected(body)
+    for lost in (["app", "other"], ["app"]):
+        taken = copy.deepcopy(whole)
+        taken["spec"]["containers"] = [
+            {"name": each["name"]} if each["name"] in lost else each for each in taken["spec"]["containers"]
+        ]
+
+        assert injected(taken) == whole
+
+
 @pytest.mark.parametrize(
     ("annotations", "chosen"),
     [

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tidegate.inject.eligibility import Surroundings
-from tidegate.inject.environment import AgentTopics, NamedPolicy, injection_for
+from tidegate.inject.environment import AgentTopics, NamedPolicy, injection_for, injection_of
 from tidegate.inject.patch import AgentImage
 from tidegate.inject.rollout import Owner, PodState, Seen, SeenPod, after, decide, desired_pods, seen_pod, to_ask
 from tidegate.kube.injection import Evicted
@@ -57,6 +57,8 @@ DONE = PodState.INJECTED
         ([pod("a"), pod("b", DONE, ready=False, changed_at=NOW)], {}, None, "RollingOut"),
         ([pod("a"), pod("b", DONE, ready=False)], {}, None, "RolloutStuck"),
         ([pod("a"), pod("b", None, leaving=True)], {}, None, "RollingOut"),
+        # Another workload that has the setting, and fails for reasons of its own, is nobody it waits for.
+        ([pod("a"), pod("b", leaving=True), pod("z", DONE, owner=OTHER, ready=False)], {}, None, "RollingOut"),
         ([pod("a")], {}, None, "RollingOut"),
         ([pod("a"), pod("b"), pod("c")], {}, None, "RollingOut"),
         ([pod("a"), pod("b")], {"desired": {}}, None, "RollingOut"),
@@ -122,6 +124,16 @@ def test_while_nobody_is_evicted_no_next_one_is_announced_and_then_it_goes_on_as
     assert thawed.evict is None
     assert "3 pod(s) were evicted" in thawed.condition[2]
     assert (thawed.status.futile, thawed.status.retry_at) == (3, at + timedelta(minutes=4))
+
+
+def test_while_a_pod_is_not_ready_no_eviction_is_announced_whose_time_is_over() -> None:
+    before = InjectionStatus(setting="s", stale_before=2, futile=2, retry_at=NOW - timedelta(minutes=10))
+
+    decision = decide(seen(pod("a"), pod("b", ready=False), before=before))
+
+    assert decision.evict is None
+    assert (decision.condition[1], decision.under_way) == ("RolloutStuck", True)
+    assert "pod b is not ready" in decision.condition[2]
 
 
 def test_a_lost_status_costs_one_eviction_at_most() -> None:
@@ -210,7 +222,8 @@ def running(annotations: Mapping[str, str] | None = None, **given: Any) -> dict[
     ("body", "state"),
     [
         (running(), PodState.STALE),
-        (running({"tidegate.io/injected": SETTING}, initContainers=[OURS]), PodState.INJECTED),
+        # Another webhook has written the containers as they were: none has the agent.
+        (running({"tidegate.io/injected": SETTING}, initContainers=[OURS]), PodState.STALE),
         (running({"tidegate.io/injected": SETTING}, initContainers=[OURS], containers=[STARTING]), PodState.INJECTED),
         (running({"tidegate.io/injected": SETTING}, initContainers=[OURS], containers=[STRIPPED]), PodState.STALE),
         (running({"tidegate.io/injected": "older"}, initContainers=[OURS]), PodState.STALE),
@@ -230,7 +243,11 @@ def test_a_pod_has_the_setting_or_not(body: Mapping[str, Any], state: PodState |
 def test_the_status_has_the_versions_of_the_agent_that_run() -> None:
     image = AgentImage("agent:2", "Always")
     bodies = [
-        running({"tidegate.io/injected": SETTING}, initContainers=[{**OURS, "image": f"agent:{version}"}])
+        running(
+            {"tidegate.io/injected": SETTING},
+            initContainers=[{**OURS, "image": f"agent:{version}"}],
+            containers=[STARTING],
+        )
         for version in (1, 2, 1)
     ]
     stale = running({"tidegate.io/injected": "older"}, initContainers=[OURS])
@@ -256,3 +273,34 @@ def test_of_two_policies_one_rolls_and_the_other_is_told() -> None:
     assert second is not None
     assert (first.ours, first.overruled) == (True, "")
     assert (second.ours, second.overruled) == (False, "p (TIDEGATE_CONTROL_TOPIC)")
+
+
+def test_a_pod_that_names_another_policy_does_not_have_the_setting_of_those_that_select_it() -> None:
+    other = replace(POLICY, name="q", topics=AgentTopics("__other"))
+    around = replace(AROUND, policies=(POLICY, other))
+    setting = injection_of(other).setting
+    body = running(
+        {"tidegate.io/policy": "q", "tidegate.io/injected": setting}, initContainers=[OURS], containers=[STARTING]
+    )
+
+    found = seen_pod(body, "p", around, AgentImage("a", "Always"))
+
+    assert found is not None
+    decision = decide(seen(found))
+    assert decision.condition[1] == "Overruled"
+    assert "q (annotation tidegate.io/policy)" in decision.condition[2]
+
+
+def test_pods_that_another_policy_replaces_are_not_said_to_be_replaced_by_nothing() -> None:
+    """Both want the same, so neither overrules the other."""
+    around = replace(AROUND, policies=(POLICY, replace(POLICY, name="q")))
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "payments-1", "uid": "rs", "controller": True}
+    found = seen_pod(running(metadata={"ownerReferences": [owner]}), "q", around, AgentImage("a", "Always"))
+
+    assert found is not None
+    decision = decide(replace(seen(found), policy="q"))
+    assert decision.evict is None
+    assert decision.condition[1:] == (
+        "WaitingForPods",
+        "0 of 1 pod(s) have the setting; whether the others are evicted is for the rollout of policy p to say",
+    )

@@ -20,7 +20,7 @@ from tidegate.inject.bodies import Limits
 from tidegate.inject.callers import Callers
 from tidegate.inject.certificates import Certificates, renewed
 from tidegate.inject.server import PATH, WebhookServer
-from tidegate.kube.ports import KubeEvent, NotFound, Object
+from tidegate.kube.ports import KubeEvent, KubeUnavailable, NotFound, Object
 from tidegate.service.settings import Address
 
 
@@ -168,6 +168,42 @@ def test_of_many_refusals_only_so_many_are_told(tmp_path: Path) -> None:
         assert len({name for _, name, _ in served.events}) == 61  # sixty ReplicaSets, and their policy
 
     playing(tmp_path, play)
+
+
+def test_one_refusal_that_comes_by_the_hundred_keeps_no_other_from_being_told(tmp_path: Path) -> None:
+    async def play(served: Served) -> None:
+        caller = await served.caller()
+        for _ in range(70):
+            caller.post(json.dumps(review(os={"name": "windows"})).encode())
+            await caller.answered()
+            await served.told()
+        caller.close()
+        served.controllers.add(("ns", "apps/v1", "ReplicaSet", "orders", "other"))
+        other = review(os={"name": "windows"})
+        [owner] = other["request"]["object"]["metadata"]["ownerReferences"]
+        other["request"]["object"]["metadata"]["ownerReferences"] = [{**owner, "name": "orders", "uid": "other"}]
+        await served.post(other)
+        await served.told()
+        assert {name for kind, name, _ in served.events if kind == "ReplicaSet"} == {"payments", "orders"}
+
+    serving(tmp_path, play)
+
+
+def test_a_refusal_whose_event_got_no_answer_is_told_with_the_next_pod(tmp_path: Path) -> None:
+    class Silent(Served):
+        def record(self, body: Object, happening: KubeEvent) -> None:
+            super().record(body, happening)
+            if len(self.events) == 2:
+                raise KubeUnavailable("record an Event: the API server did not answer in time")
+
+    async def play(served: Silent) -> None:
+        for _ in range(3):
+            await served.post(review(os={"name": "windows"}))
+            await served.told()
+        # An Event that was recorded is recorded again under the same name.
+        assert [kind for kind, *_ in served.events] == ["ReplicaSet", "OffsetResetPolicy"] * 2
+
+    serving(tmp_path, play, kind=Silent)
 
 
 def test_each_connection_is_shown_the_newest_usable_certificate(tmp_path: Path) -> None:

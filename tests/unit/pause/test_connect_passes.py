@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -157,6 +158,19 @@ def test_who_resumes_it_again_and_again_is_not_fought_for_ever(world: World) -> 
     assert (world.phase, connector(world)) == ("Degraded", RUNNING)
     assert condition(world, "Stalled")[1] == "ResumedByOthers"
     assert condition(world, "Paused")[0] == "False"
+
+
+def test_stops_are_not_said_to_be_of_one_hour_that_are_of_four(world: World) -> None:
+    world.ask(**BY_CONNECT)
+    world.passes()
+    for _ in range(4):
+        world.clock.sleep(55 * 60)
+        world.connect.asked("sink", TargetState.RUNNING)
+        world.passes()
+
+    _, reason, message = condition(world, "Stalled")
+    assert reason == "ResumedByOthers"
+    assert "stopped connector sink of Connect cluster main 4 times, each less than an hour after the one" in message
 
 
 def test_what_somebody_asks_for_meanwhile_is_what_it_goes_back_to(world: World) -> None:
@@ -353,7 +367,8 @@ def test_it_is_given_back_once_its_workers_are_settled_again(world: World) -> No
     assert asked(world) == ["stop sink", "resume sink"]
 
 
-def test_a_stop_that_was_not_answered_is_taken_back_before_the_pause_goes(world: World) -> None:
+@pytest.mark.parametrize("set_back_s", [0, 3600])
+def test_a_stop_that_was_not_answered_is_taken_back_before_the_pause_goes(world: World, set_back_s: float) -> None:
     """It may reach the workers yet, even after the resuming, and nobody would resume the connector."""
 
     def unanswered(name: str, state: TargetState) -> None:
@@ -365,8 +380,9 @@ def test_a_stop_that_was_not_answered_is_taken_back_before_the_pause_goes(world:
     world.ask(**BY_CONNECT)
     world.passes(limit=4)
     assert (world.phase, connector(world)) == ("Pausing", RUNNING)
+    world.clock._start -= timedelta(seconds=set_back_s)
     world.drop()
-    world.passes(limit=6)
+    world.passes(limit=12)
     assert (world.phase, asked(world)[-1]) == ("Resuming", "resume sink")
     world.connect.asked("sink", TargetState.STOPPED)
     world.passes(limit=20)

@@ -263,6 +263,7 @@ def test_who_scales_up_again_and_again_is_not_fought_for_ever(world: World) -> N
     assert (state, reason) == ("True", "ScaledByOthers")
     assert "Deployment app" in message
     assert "ignoreDifferences" in message
+    assert "4 times, each less than an hour after the one before" in message
     assert condition(world, "Paused")[0] == "False"
 
     world.clock.sleep(3601)
