@@ -439,6 +439,28 @@ def test_a_group_that_cannot_be_looked_at_does_not_hold_up_the_others(
     assert len(lines) == 1, "it is said once, not at each look"
 
 
+def test_groups_that_take_long_to_read_are_looked_at_all_the_same(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brokers may be far away, and one that can't be described makes a call of each of the others."""
+    world.declare("every", groups=["*"], retention={"guard": True})
+    commit(world, "a", "b")
+    describe = world.kafka.groups
+
+    def groups(group_ids: Any) -> dict[str, Group]:
+        world.clock.sleep(2.5)
+        return dict(describe(group_ids))
+
+    monkeypatch.setattr(world.kafka, "groups", groups)
+
+    world.sleep(9 * DAY, every=6 * HOUR)
+
+    assert (world.kafka.committed("a"), world.kafka.committed("b")) == ({FIRST: 11}, {FIRST: 11})
+    status = world.status("every")
+    assert status.groups is not None
+    assert (status.groups.selected, status.groups.troubled) == (2, 0)
+
+
 def test_what_cannot_be_read_together_is_read_one_by_one(world: World) -> None:
     world.declare("every", groups=["*"], retention={"guard": True})
     commit(world, "a", "b")
