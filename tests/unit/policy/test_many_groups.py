@@ -313,6 +313,26 @@ def test_a_policy_that_is_being_deleted_keeps_no_other_from_its_group(world: Wor
     assert world.status("every").overridden_by is None
 
 
+@pytest.mark.parametrize("newer", ["spec", "status"])
+def test_a_policy_that_only_a_newer_version_can_read_keeps_no_other_from_its_group(world: World, newer: str) -> None:
+    """It is Stalled, and nothing is done for it."""
+    world.declare("every", groups=["*"], retention={"guard": True})
+    world.declare("named", group="payments", retention={"guard": False})
+    commit(world, "payments")
+    world.passes()
+    assert world.status("every").overridden_by
+
+    if newer == "spec":
+        world.change("named", group="payments", retention={"guard": False}, ofANewerVersion={})
+    else:
+        body = world.kube.get(POLICIES, "ns", "named")
+        world.kube.replace_status(POLICIES, body, {**body["status"], "ofANewerVersion": {}})
+    world.sleep(9 * DAY, every=6 * HOUR)
+
+    assert world.kafka.committed("payments") == {FIRST: 11}
+    assert world.status("every").overridden_by is None
+
+
 def test_what_was_deleted_while_another_policy_had_the_group_stays_deleted(world: World) -> None:
     world.declare("young", created=LATE, group="payments", retention={"guard": True})
     commit(world, "payments")
