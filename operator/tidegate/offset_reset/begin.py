@@ -42,7 +42,7 @@ from tidegate.offset_reset.refusals import (
     undone_to_wait_for,
 )
 from tidegate.offset_reset.runs import Runs
-from tidegate.offset_reset.turns import Turns, not_ready
+from tidegate.offset_reset.turns import UNDESCRIBED, Turns, not_ready
 from tidegate.reset.document import NewerRun
 from tidegate.reset.model.request import FleetRequest, PlanLimits
 from tidegate.reset.model.targets import FromFile, FromGroup, RecordSchema, Target, Undo
@@ -160,6 +160,8 @@ class Beginning:
             return Start(refusal=fleet)
         if current is None:
             in_the_way = await self._turns.in_the_way(body, spec, live)
+            if in_the_way is not None and in_the_way.reason in UNDESCRIBED:
+                return Start(refusal=in_the_way)
             if in_the_way is not None:
                 return Start(waits_for=in_the_way)
         try:
