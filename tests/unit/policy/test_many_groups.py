@@ -24,7 +24,7 @@ from tidegate.connection.read_only import ReadOnlyKafka
 from tidegate.discovery import feature
 from tidegate.discovery.feature import DiscoveryFeature
 from tidegate.discovery.feature import Parts as DiscoveryParts
-from tidegate.kafka.errors import NotAuthorized
+from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused
 from tidegate.kafka.model import Group, TopicPartition
 from tidegate.kube.ports import POLICIES, KubeEvent, KubeUnavailable
 from tidegate.offset_reset.passes import ResetPasses
@@ -33,7 +33,7 @@ from tidegate.policy.keeping import Features
 from tidegate.policy.parts import Parts
 from tidegate.policy.reconcile import PolicyReconciler
 from tidegate.resources.base import read_status
-from tidegate.resources.conditions import OVERRIDDEN, RETAINED, Condition, find_condition
+from tidegate.resources.conditions import OVERRIDDEN, READY, RETAINED, Condition, ConditionStatus, find_condition
 from tidegate.resources.connection import AllowSpec
 from tidegate.resources.policy import PolicyStatus
 from tidegate.retention.feature import Parts as RetentionParts
@@ -457,6 +457,40 @@ def test_a_group_that_cannot_be_looked_at_does_not_hold_up_the_others(
     assert (world.kafka.committed("a"), world.kafka.committed("z")) == ({FIRST: 11}, {FIRST: 11})
     lines = [record for record in caplog.records if "group secret: describe group secret" in record.getMessage()]
     assert len(lines) == 1, "it is said once, not at each look"
+
+
+@pytest.mark.parametrize(
+    ("failure", "asked"),
+    [
+        (NotAuthorized("describe group payments: GROUP_AUTHORIZATION_FAILED"), {"group": "payments"}),
+        (Refused("describe group payments: its members are no consumers (connect)"), {"group": "payments"}),
+        (NotAuthorized("list groups: CLUSTER_AUTHORIZATION_FAILED"), {"groups": ["*"]}),
+    ],
+)
+def test_a_policy_whose_groups_may_not_be_looked_at_is_not_ready_until_they_may(
+    world: World, monkeypatch: pytest.MonkeyPatch, failure: KafkaFailure, asked: dict[str, Any]
+) -> None:
+    world.declare("p", **asked, retention={"guard": True})
+    commit(world, "payments")
+    world.passes()
+    assert world.said("p", READY) is not None
+
+    def refuse(*_: Any) -> Any:
+        raise failure
+
+    with monkeypatch.context() as refused:
+        refused.setattr(world.kafka, "groups", refuse)
+        refused.setattr(world.kafka, "group_ids", refuse)
+        world.passes()
+    said = world.said("p", READY)
+    assert said is not None
+    assert (said.status, said.reason) == (ConditionStatus.FALSE, "LookFailed")
+    assert str(failure) in said.message
+
+    world.passes()
+    said = world.said("p", READY)
+    assert said is not None
+    assert said.status is ConditionStatus.TRUE
 
 
 def test_groups_that_take_long_to_read_are_looked_at_all_the_same(
