@@ -354,7 +354,8 @@ class Beginning:
         if earlier is None:
             return await self._kept.find(body, spec, run_id, live) or undo_not_found(run_id)
         asked, _ = read_spec(earlier)
-        if asked is None or asked.connection_ref != spec.connection_ref or not same_groups(asked, spec):
+        is_other = connection_named(earlier) != connection_named(body)
+        if asked is None or is_other or not same_groups(asked, spec):
             return of_other_group(run_id, spec)
         return earlier
 
