@@ -172,7 +172,7 @@ class Keeping:
     async def _keep_one(
         self, body: Object, spec: OffsetResetPolicySpec, draft: Draft, live: Live, memory: PolicyMemory
     ) -> None:
-        uid, found = uid_of(body), Found()
+        found, all_well = Found(), True
         for feature in self._features.all:
             try:
                 view = PolicyView(
@@ -191,11 +191,13 @@ class Keeping:
                 _left_alone(draft, newer)
             except (KafkaFailure, KubeFailure, NotLookedAt) as failure:
                 self._trouble(body, draft, failure)
+                all_well = False
             else:
-                self._troubles.pop(uid, None)
                 draft.status = kept.status
                 draft.happenings.extend(kept.happenings)
                 draft.look_in(kept.again_after_s)
+        if all_well:
+            self._troubles.pop(uid_of(body), None)
         say(found, draft)
 
     async def _is_overridden(self, view: PolicyView, draft: Draft, feature: Feature, found: Found) -> bool:

@@ -24,7 +24,7 @@ from tidegate.connection.read_only import ReadOnlyKafka
 from tidegate.discovery import feature
 from tidegate.discovery.feature import DiscoveryFeature
 from tidegate.discovery.feature import Parts as DiscoveryParts
-from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused
+from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused, Unavailable
 from tidegate.kafka.model import Group, TopicPartition
 from tidegate.kube.ports import POLICIES, KubeEvent, KubeUnavailable
 from tidegate.offset_reset.passes import ResetPasses
@@ -457,6 +457,23 @@ def test_a_group_that_cannot_be_looked_at_does_not_hold_up_the_others(
     assert (world.kafka.committed("a"), world.kafka.committed("z")) == ({FIRST: 11}, {FIRST: 11})
     lines = [record for record in caplog.records if "group secret: describe group secret" in record.getMessage()]
     assert len(lines) == 1, "it is said once, not at each look"
+
+
+def test_what_fails_of_a_policy_is_logged_once_though_the_rest_goes_on(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.declare("p", group="payments", retention={"guard": True}, discovery={})
+    commit(world, "payments")
+
+    async def fail(_policy: Any) -> Any:
+        raise Unavailable("nobody answers")
+
+    monkeypatch.setattr(world.discovery, "reconcile", fail)
+
+    world.passes(5)
+
+    assert world.said("p") is not None
+    assert len([record for record in caplog.records if "nobody answers" in record.getMessage()]) == 1
 
 
 @pytest.mark.parametrize(
