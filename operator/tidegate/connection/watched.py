@@ -32,7 +32,7 @@ _ASKED_AGAIN: Final = 2.5
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """What the looks saw. ``failure``: why the newest saw nothing; then the rest is empty. ``refused``: groups that may
-    not be described; to whoever asks for one of them that is the failure.
+    not be described, or are none of consumers; to whoever asks for one of them that is the failure.
 
     ``began_s`` and ``taken_s``, begin and end of the newest look, are the loop's clock. ``gates``: what the control and
     ack topics say, read after the groups were described, where somebody wanted it; ``gates_failure``: why that could
@@ -45,7 +45,7 @@ class Snapshot:
     cluster: Cluster | None = None
     groups: Mapping[str, Group] = field(default_factory=dict)
     failure: KafkaFailure | None = None
-    refused: Mapping[str, NotAuthorized] = field(default_factory=dict)
+    refused: Mapping[str, NotAuthorized | Refused] = field(default_factory=dict)
     gates: Gates | None = None
     gates_failure: KafkaFailure | None = None
     gates_began_s: float = 0.0
@@ -91,7 +91,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What one look does. ``apart``: groups that are described one by one, since some may not be."""
+    """What one look does. ``apart``: groups that are described one by one, since some can't be."""
 
     cluster: bool
     groups: frozenset[str]
@@ -276,20 +276,21 @@ def is_other(one: KafkaFailure | None, another: KafkaFailure | None) -> bool:
 
 def _described(
     kafka: CommittedReader, groups: frozenset[str], apart: frozenset[str]
-) -> tuple[Mapping[str, Group], Mapping[str, NotAuthorized]]:
-    """One by one where the principal may not see one of them: whoever names such a group must not blind the others."""
+) -> tuple[Mapping[str, Group], Mapping[str, NotAuthorized | Refused]]:
+    """One by one where the principal may not see one of them, or one belongs to Kafka Connect or others that are no
+    consumers: whoever names such a group must not blind the others."""
     together = groups - apart
     described: dict[str, Group] = {}
-    refused: dict[str, NotAuthorized] = {}
+    refused: dict[str, NotAuthorized | Refused] = {}
     try:
         if together:
             described.update(kafka.groups(together))
-    except NotAuthorized:
+    except (NotAuthorized, Refused):
         apart = groups
     for group in sorted(apart):
         try:
             described.update(kafka.groups([group]))
-        except NotAuthorized as failure:
+        except (NotAuthorized, Refused) as failure:
             refused[group] = failure
     return described, refused
 

@@ -42,7 +42,7 @@ from tidegate.offset_reset.refusals import (
     undone_to_wait_for,
 )
 from tidegate.offset_reset.runs import Runs
-from tidegate.offset_reset.turns import Turns, not_ready
+from tidegate.offset_reset.turns import UNDESCRIBED, Turns, not_ready
 from tidegate.reset.document import NewerRun
 from tidegate.reset.model.request import FleetRequest, PlanLimits
 from tidegate.reset.model.targets import FromFile, FromGroup, RecordSchema, Target, Undo
@@ -160,6 +160,8 @@ class Beginning:
             return Start(refusal=fleet)
         if current is None:
             in_the_way = await self._turns.in_the_way(body, spec, live)
+            if in_the_way is not None and in_the_way.reason in UNDESCRIBED:
+                return Start(refusal=in_the_way)
             if in_the_way is not None:
                 return Start(waits_for=in_the_way)
         try:
@@ -352,7 +354,8 @@ class Beginning:
         if earlier is None:
             return await self._kept.find(body, spec, run_id, live) or undo_not_found(run_id)
         asked, _ = read_spec(earlier)
-        if asked is None or asked.connection_ref != spec.connection_ref or not same_groups(asked, spec):
+        is_other = connection_named(earlier) != connection_named(body)
+        if asked is None or is_other or not same_groups(asked, spec):
             return of_other_group(run_id, spec)
         return earlier
 

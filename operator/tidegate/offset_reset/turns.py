@@ -18,6 +18,8 @@ from typing import Final
 
 from tidegate.connection.live import Live
 from tidegate.connection.observer import NotLookedAt
+from tidegate.connection.status import NOT_AUTHORIZED
+from tidegate.kafka.errors import Refused
 from tidegate.kafka.names import narrowed
 from tidegate.kube.objects import version_of
 from tidegate.kube.ports import (
@@ -32,6 +34,7 @@ from tidegate.kube.ports import (
 )
 from tidegate.offset_reset.parts import Parts
 from tidegate.offset_reset.reading import is_suspended, read_spec, status_is_readable, status_of
+from tidegate.reset.planning.refusals import UNSUPPORTED_GROUP
 from tidegate.reset.runs import reasons
 from tidegate.reset.runs.queue import Claim, InLine, Queue
 from tidegate.reset.runs.quota import Line
@@ -49,6 +52,9 @@ _COMPARED: Final = 20_000
 """So many pairs of names and patterns are compared for one that asks, some 10 ms, to find out which of those that were
 there first could not run: the others it waits for until it asks again, and what was found out is remembered.
 """
+
+UNDESCRIBED: Final = (NOT_AUTHORIZED, UNSUPPORTED_GROUP)
+"""Reasons why its group can't be described, which somebody has to change: until then it is in nobody's way."""
 
 _Connection = tuple[str, str]
 """Namespace and name."""
@@ -159,12 +165,16 @@ class Turns:
 
     async def in_the_way(self, body: Object, spec: OffsetResetSpec, live: Live) -> Refusal | None:
         """The resource that resets, or is to reset first, a group that this one wants, or those that use up the
-        connection's quota; ``None``: this one may go ahead, and from now on it is in the way of others, until
-        ``give_back``."""
+        connection's quota; or why its group can't be described (``UNDESCRIBED``). ``None``: this one may go ahead, and
+        from now on it is in the way of others, until ``give_back``."""
         try:
             snapshot = await self._parts.observer.newest(live.uid, group=spec.group)
         except NotLookedAt:
             return not_ready(live.label, "it is being replaced")
+        undescribed = snapshot.refused.get(spec.group) if spec.group is not None else None
+        if undescribed is not None:
+            is_unsupported = isinstance(undescribed, Refused)
+            return Refusal(UNSUPPORTED_GROUP if is_unsupported else NOT_AUTHORIZED, f"spec.group: {undescribed}")
         if snapshot.failure is not None:
             return not_ready(live.label, "its cluster does not answer")
         await self._listed()

@@ -13,13 +13,13 @@ from tidegate.connection.live import Live
 from tidegate.connection.observer import NotLookedAt
 from tidegate.connection.read_only import observes
 from tidegate.connection.sharing import NO_USABLE_CONNECTION, is_foreign, not_usable
-from tidegate.kafka.errors import KafkaFailure
+from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused
 from tidegate.kafka.names import is_allowed
 from tidegate.kube.ports import Conflict, EventType, KubeFailure, NotOwned, Object, label_of, uid_of
 from tidegate.offset_reset.passes import ResetPasses
 from tidegate.policy.draft import Draft
 from tidegate.policy.feature import Feature, GroupFeature, PolicyView
-from tidegate.policy.many import ManyGroups
+from tidegate.policy.many import LOOK_FAILED, ManyGroups
 from tidegate.policy.memory import GroupMemory, NewerMemory, PolicyMemory, TooLarge
 from tidegate.policy.overlaps import Found, say
 from tidegate.policy.parts import Parts
@@ -172,7 +172,7 @@ class Keeping:
     async def _keep_one(
         self, body: Object, spec: OffsetResetPolicySpec, draft: Draft, live: Live, memory: PolicyMemory
     ) -> None:
-        uid, found = uid_of(body), Found()
+        found, all_well = Found(), True
         for feature in self._features.all:
             try:
                 view = PolicyView(
@@ -191,11 +191,13 @@ class Keeping:
                 _left_alone(draft, newer)
             except (KafkaFailure, KubeFailure, NotLookedAt) as failure:
                 self._trouble(body, draft, failure)
+                all_well = False
             else:
-                self._troubles.pop(uid, None)
                 draft.status = kept.status
                 draft.happenings.extend(kept.happenings)
                 draft.look_in(kept.again_after_s)
+        if all_well:
+            self._troubles.pop(uid_of(body), None)
         say(found, draft)
 
     async def _is_overridden(self, view: PolicyView, draft: Draft, feature: Feature, found: Found) -> bool:
@@ -229,6 +231,9 @@ class Keeping:
         if str(failure) != self._troubles.get(uid_of(body)):
             self._troubles[uid_of(body)] = str(failure)
             _log.warning("%s: %s; this is retried soon", label_of(body), failure)
+        if isinstance(failure, NotAuthorized | Refused):  # somebody has to act; others pass by themselves
+            why = "until this is resolved, not all is kept, and the status shows what was known before"
+            draft.not_ready_after_all(LOOK_FAILED, f"{failure}: {why}")
         draft.look_in(_AGAIN_S)
 
     async def _not_written(self, body: Object, draft: Draft, failure: KubeFailure) -> None:

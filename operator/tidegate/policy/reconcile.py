@@ -62,6 +62,7 @@ class PolicyReconciler:
         told = self._told.setdefault(uid_of(body), Told())
         if not has_readable_status(PolicyStatus, body):
             # It says which ids were run by an earlier version, and what that has discovered.
+            await self._keeping.forget(uid_of(body))
             self._parts.metrics.newer_is(POLICIES.kind, uid_of(body), True)
             now = self._parts.clock.now()
             body = await say_unreadable(kube, self._parts.executor, POLICIES, body, now, told)
@@ -74,6 +75,8 @@ class PolicyReconciler:
             spec = parse_spec(OffsetResetPolicySpec, body)
         except InvalidResource as invalid:
             _is_invalid(draft, invalid)
+            # It keeps nothing until it is corrected, so others may.
+            await self._keeping.forget(uid_of(body))
         else:
             try:
                 await self._requesting.ask(body, spec, draft)

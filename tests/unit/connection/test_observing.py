@@ -12,7 +12,7 @@ from tidegate.connection.observer import NotLookedAt, Observer
 from tidegate.connection.watched import Snapshot
 from tidegate.control.gates import Gates
 from tidegate.control.records import Hold, HoldKey
-from tidegate.kafka.errors import NotAuthorized, Unavailable
+from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused, Unavailable
 from tidegate.kafka.model import Cluster, Group, GroupState, GroupType, Offsets, Topic, TopicPartition
 from tidegate.kafka.ports import ClusterReader
 
@@ -247,11 +247,15 @@ def test_who_waits_for_consumers_has_a_tick_of_its_own() -> None:
         assert observer.tick_s("uid") == 1
 
 
-def test_a_group_that_may_not_be_described_blinds_only_those_who_ask_for_it() -> None:
+@pytest.mark.parametrize(
+    "failure",
+    [NotAuthorized("describe group secret"), Refused("describe group secret: its members are no consumers (connect)")],
+)
+def test_a_group_that_cannot_be_described_blinds_only_those_who_ask_for_it(failure: KafkaFailure) -> None:
     class Guarded(Counting):
         def groups(self, group_ids: Collection[str]) -> Mapping[str, Group]:
             if "secret" in group_ids:
-                raise NotAuthorized("describe group secret")
+                raise failure
             return super().groups(group_ids)
 
     async def ask() -> tuple[Snapshot, Snapshot, Snapshot]:
@@ -268,7 +272,7 @@ def test_a_group_that_may_not_be_described_blinds_only_those_who_ask_for_it() ->
     mine, secret, nobodys = asyncio.run(ask())
     assert mine.failure is None
     assert list(mine.groups) == ["mine"]
-    assert isinstance(secret.failure, NotAuthorized)
+    assert secret.failure is failure
     assert nobodys.failure is None
 
 

@@ -190,6 +190,17 @@ def test_undo_names_another_reset_of_the_same_group(world: Both) -> None:
     assert world.status("p")["resultDigest"]
 
 
+def test_undo_may_write_the_namespace_of_its_connection_though_the_other_one_did_not(world: Both) -> None:
+    world.ask()
+    world.passes()
+    assert world.offset == 10
+
+    world.ask("back", connectionRef={"name": "kafka", "namespace": "ns"}, to={"undo": "p"})
+
+    assert world.until_ended("back")["phase"] == "Succeeded"
+    assert world.offset == 50
+
+
 def test_undo_of_another_groups_reset_is_refused(world: Both) -> None:
     other = TopicPartition("orders", 0)
     world.kafka.commit_directly("refunds", {other: 5})

@@ -1,6 +1,6 @@
 """A connection's quota: resets begin in their order and never too many, and plans beyond it change nothing."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from support.reset_world import T0, FleetWorld, World
+from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused
+from tidegate.kafka.model import Group
 from tidegate.kube.ports import APPROVALS, RESETS
 from tidegate.offset_reset import turns
 from tidegate.resources.connection import AllowSpec, QuotaSpec
@@ -115,6 +117,35 @@ def test_one_that_asks_has_little_compared_and_is_let_through_all_the_same(
     crowd.side_by_side("r4")
 
     assert crowd.begun == ["r0", "r4"]
+
+
+@pytest.mark.parametrize(
+    ("failure", "reason"),
+    [
+        (NotAuthorized("describe group g0: GROUP_AUTHORIZATION_FAILED"), "NotAuthorized"),
+        (Refused("describe group g0: its members are no consumers (connect)"), "UnsupportedGroup"),
+    ],
+)
+def test_one_whose_group_cannot_be_described_says_so_and_keeps_no_other_from_running(
+    crowd: Crowd, monkeypatch: pytest.MonkeyPatch, failure: KafkaFailure, reason: str
+) -> None:
+    describe = crowd.kafka.groups
+
+    def groups(group_ids: Collection[str]) -> Mapping[str, Group]:
+        if "g0" in group_ids:
+            raise failure
+        return describe(group_ids)
+
+    monkeypatch.setattr(crowd.kafka, "groups", groups)
+    limit(crowd, concurrent_resets=1)
+    names = asked(crowd, 2)
+
+    crowd.side_by_side(*names)
+    crowd.side_by_side(*names)
+
+    assert crowd.begun == ["r1"]
+    said = complete(crowd, "r0")
+    assert (said["reason"], said["message"]) == (reason, f"spec.group: {failure}")
 
 
 def test_two_connections_have_a_quota_each(crowd: Crowd) -> None:

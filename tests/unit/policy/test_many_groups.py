@@ -24,7 +24,7 @@ from tidegate.connection.read_only import ReadOnlyKafka
 from tidegate.discovery import feature
 from tidegate.discovery.feature import DiscoveryFeature
 from tidegate.discovery.feature import Parts as DiscoveryParts
-from tidegate.kafka.errors import NotAuthorized
+from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused, Unavailable
 from tidegate.kafka.model import Group, TopicPartition
 from tidegate.kube.ports import POLICIES, KubeEvent, KubeUnavailable
 from tidegate.offset_reset.passes import ResetPasses
@@ -33,7 +33,7 @@ from tidegate.policy.keeping import Features
 from tidegate.policy.parts import Parts
 from tidegate.policy.reconcile import PolicyReconciler
 from tidegate.resources.base import read_status
-from tidegate.resources.conditions import OVERRIDDEN, RETAINED, Condition, find_condition
+from tidegate.resources.conditions import OVERRIDDEN, READY, RETAINED, Condition, ConditionStatus, find_condition
 from tidegate.resources.connection import AllowSpec
 from tidegate.resources.policy import PolicyStatus
 from tidegate.retention.feature import Parts as RetentionParts
@@ -313,6 +313,26 @@ def test_a_policy_that_is_being_deleted_keeps_no_other_from_its_group(world: Wor
     assert world.status("every").overridden_by is None
 
 
+@pytest.mark.parametrize("newer", ["spec", "status"])
+def test_a_policy_that_only_a_newer_version_can_read_keeps_no_other_from_its_group(world: World, newer: str) -> None:
+    """It is Stalled, and nothing is done for it."""
+    world.declare("every", groups=["*"], retention={"guard": True})
+    world.declare("named", group="payments", retention={"guard": False})
+    commit(world, "payments")
+    world.passes()
+    assert world.status("every").overridden_by
+
+    if newer == "spec":
+        world.change("named", group="payments", retention={"guard": False}, ofANewerVersion={})
+    else:
+        body = world.kube.get(POLICIES, "ns", "named")
+        world.kube.replace_status(POLICIES, body, {**body["status"], "ofANewerVersion": {}})
+    world.sleep(9 * DAY, every=6 * HOUR)
+
+    assert world.kafka.committed("payments") == {FIRST: 11}
+    assert world.status("every").overridden_by is None
+
+
 def test_what_was_deleted_while_another_policy_had_the_group_stays_deleted(world: World) -> None:
     world.declare("young", created=LATE, group="payments", retention={"guard": True})
     commit(world, "payments")
@@ -437,6 +457,79 @@ def test_a_group_that_cannot_be_looked_at_does_not_hold_up_the_others(
     assert (world.kafka.committed("a"), world.kafka.committed("z")) == ({FIRST: 11}, {FIRST: 11})
     lines = [record for record in caplog.records if "group secret: describe group secret" in record.getMessage()]
     assert len(lines) == 1, "it is said once, not at each look"
+
+
+def test_what_fails_of_a_policy_is_logged_once_though_the_rest_goes_on(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.declare("p", group="payments", retention={"guard": True}, discovery={})
+    commit(world, "payments")
+
+    async def fail(_policy: Any) -> Any:
+        raise Unavailable("nobody answers")
+
+    monkeypatch.setattr(world.discovery, "reconcile", fail)
+
+    world.passes(5)
+
+    assert world.said("p") is not None
+    assert len([record for record in caplog.records if "nobody answers" in record.getMessage()]) == 1
+
+
+@pytest.mark.parametrize(
+    ("failure", "asked"),
+    [
+        (NotAuthorized("describe group payments: GROUP_AUTHORIZATION_FAILED"), {"group": "payments"}),
+        (Refused("describe group payments: its members are no consumers (connect)"), {"group": "payments"}),
+        (NotAuthorized("list groups: CLUSTER_AUTHORIZATION_FAILED"), {"groups": ["*"]}),
+    ],
+)
+def test_a_policy_whose_groups_may_not_be_looked_at_is_not_ready_until_they_may(
+    world: World, monkeypatch: pytest.MonkeyPatch, failure: KafkaFailure, asked: dict[str, Any]
+) -> None:
+    world.declare("p", **asked, retention={"guard": True})
+    commit(world, "payments")
+    world.passes()
+    assert world.said("p", READY) is not None
+
+    def refuse(*_: Any) -> Any:
+        raise failure
+
+    with monkeypatch.context() as refused:
+        refused.setattr(world.kafka, "groups", refuse)
+        refused.setattr(world.kafka, "group_ids", refuse)
+        world.passes()
+    said = world.said("p", READY)
+    assert said is not None
+    assert (said.status, said.reason) == (ConditionStatus.FALSE, "LookFailed")
+    assert str(failure) in said.message
+
+    world.passes()
+    said = world.said("p", READY)
+    assert said is not None
+    assert said.status is ConditionStatus.TRUE
+
+
+def test_groups_that_take_long_to_read_are_looked_at_all_the_same(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brokers may be far away, and one that can't be described makes a call of each of the others."""
+    world.declare("every", groups=["*"], retention={"guard": True})
+    commit(world, "a", "b")
+    describe = world.kafka.groups
+
+    def groups(group_ids: Any) -> dict[str, Group]:
+        world.clock.sleep(2.5)
+        return dict(describe(group_ids))
+
+    monkeypatch.setattr(world.kafka, "groups", groups)
+
+    world.sleep(9 * DAY, every=6 * HOUR)
+
+    assert (world.kafka.committed("a"), world.kafka.committed("b")) == ({FIRST: 11}, {FIRST: 11})
+    status = world.status("every")
+    assert status.groups is not None
+    assert (status.groups.selected, status.groups.troubled) == (2, 0)
 
 
 def test_what_cannot_be_read_together_is_read_one_by_one(world: World) -> None:
