@@ -50,6 +50,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "tidegate.kube.kubeconfig:_read": _USERS,
     "tidegate.kube.client:KubeClient.secret": "base64 that the API server has written",
     "tidegate.kube.lease_client:_time": _SERVERS_TIME,
+    "tidegate.kube.pods:_is_of_budget": _ERROR,
     "tidegate.kube.requests:_lines": "lines of JSON that the API server has written, whatever their texts say",
     "tidegate.kube.uninstall_client:Named.parse": _ENVIRONMENT,
     "tidegate.kube.unreadable:gone_by": _SERVERS_TIME,
