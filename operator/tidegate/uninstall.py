@@ -40,6 +40,8 @@ from tidegate.kube.ports import (
     namespace_of,
 )
 from tidegate.kube.uninstall_client import LeavingClient, Named, own_finalizers
+from tidegate.pause.connectors import CONNECTOR_LEFT
+from tidegate.pause.release import ABANDONED, HOLDS_LEFT, LEADER_LEFT, REPLICAS_LEFT
 from tidegate.resources.base import has_readable_status, read_status
 from tidegate.resources.conditions import PAUSED, stalled, with_condition
 from tidegate.resources.pause import PausePhase, PauseStatus
@@ -51,7 +53,7 @@ _log = logging.getLogger(__name__)
 
 UNINSTALLED: Final = "Uninstalled"
 
-_LEFT_BEHIND: Final = frozenset({"HoldsLeft", "ReplicasLeft", "Abandoned"})
+_LEFT_BEHIND: Final = frozenset({HOLDS_LEFT, REPLICAS_LEFT, CONNECTOR_LEFT, LEADER_LEFT, ABANDONED})
 """The reasons of the Events by which a deletion says that it went without having undone everything."""
 
 _LOOK_S: Final = 0.5

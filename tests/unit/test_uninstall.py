@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from support.fake_kube import FakeKube
-from tidegate.kube.ports import PAUSES, Kind, KubeUnavailable, Object
-from tidegate.uninstall import _let_go
+from tidegate.kube.ports import PAUSES, EventType, Kind, KubeEvent, KubeUnavailable, Object
+from tidegate.kube.uninstall_client import LeavingClient
+from tidegate.uninstall import _Client, _let_go
 
 FINALIZER = "tidegate.io/holds"
 SPEC = {"connectionRef": {"name": "prod"}, "group": "g"}
@@ -64,3 +65,15 @@ def test_what_is_left_is_said_also_where_the_api_server_goes_away_afterwards(
         " ConsumerGroupPause ns/two",
     ]
     assert said[2].startswith("2 resource(s) could not be let go of")
+
+
+@pytest.mark.parametrize("reason", ["HoldsLeft", "ReplicasLeft", "ConnectorLeft", "LeaderLeft", "Abandoned"])
+def test_whatever_a_deletion_could_not_undo_is_left(reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LeavingClient, "record", lambda *_: None)
+    client = object.__new__(_Client)
+    client.warnings = {}
+    pause = {"kind": "ConsumerGroupPause", "metadata": {"namespace": "ns", "name": "p"}}
+
+    client.record(pause, KubeEvent(EventType.WARNING, reason, "it stays as it is", "key"))
+
+    assert client.warnings == {"ConsumerGroupPause ns/p": "it stays as it is"}
