@@ -144,9 +144,15 @@ def expiry(seen: Seen, partition: TopicPartition) -> Expiry:
         )
         own_ms = None if logged.explicit_ms is None else logged.explicit_ms - logged.committed_ms
         exact = own_ms is not None or seen.settings is not None
-        longer = own_ms is not None and own_ms > seen.retention.retention_ms
-        return Expiry(at_ms, exact=exact, own_ms=own_ms if longer else None)
+        return Expiry(at_ms, exact=exact, own_ms=own_ms if _is_longer(own_ms, seen) else None)
     return _at_the_earliest(seen, partition, place)
+
+
+def _is_longer(own_ms: int | None, seen: Seen) -> bool:
+    """Than the brokers' retention. Where that is unknown, only what is as long as the retention that we give counts."""
+    if own_ms is None:
+        return False
+    return own_ms >= seen.kept_for_ms if seen.settings is None else own_ms > seen.settings.retention_ms
 
 
 def _at_the_earliest(seen: Seen, partition: TopicPartition, place: Place) -> Expiry:

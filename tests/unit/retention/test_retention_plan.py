@@ -11,7 +11,7 @@ from tidegate.kafka.offset_expiry import RetentionSettings
 from tidegate.kafka.offset_records import GroupLog, LoggedCommit
 from tidegate.kafka.offset_retention import Commit, Commits
 from tidegate.retention.last_offsets import Place, Places
-from tidegate.retention.plan import DAY_MS, Expiry, Seen, decide, expiry
+from tidegate.retention.plan import DAY_MS, KEPT_FOR_UNKNOWN_MS, Expiry, Seen, decide, expiry
 
 P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 WEEK_MS = 7 * DAY_MS
@@ -81,6 +81,15 @@ def test_an_offset_is_kept_also_once_the_brokers_retention_was_raised() -> None:
 
     assert (plan.kept, plan.exact, dict(plan.due)) == (1, True, {})
     assert plan.next_due_ms == NOW_MS - DAY_MS + own_ms // 2
+
+
+@pytest.mark.parametrize(("own_ms", "kept"), [(KEPT_FOR_UNKNOWN_MS - 1, 0), (KEPT_FOR_UNKNOWN_MS, 1)])
+def test_only_one_as_long_as_ours_counts_while_the_brokers_retention_is_unknown(own_ms: int, kept: int) -> None:
+    log = GroupLog(commits={P0: logged(ago_ms=DAY_MS, explicit_for_ms=own_ms)}, complete=True)
+
+    plan = decide(replace(seen(GroupType.SIMPLE, log=log, p0=PLACE), settings=None))
+
+    assert (plan.kept, plan.exact) == (kept, True)
 
 
 def test_the_first_of_several_counts() -> None:
