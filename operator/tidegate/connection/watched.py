@@ -32,7 +32,7 @@ _ASKED_AGAIN: Final = 2.5
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """What the looks saw. ``failure``: why the newest saw nothing; then the rest is empty. ``refused``: groups that may
-    not be described, or are none of consumers; to whoever asks for one of them that is the failure.
+    not be described, or whose members are not consumers; to whoever asks for one of them that is the failure.
 
     ``began_s`` and ``taken_s``, begin and end of the newest look, are the loop's clock. ``gates``: what the control and
     ack topics say, read after the groups were described, where somebody wanted it; ``gates_failure``: why that could

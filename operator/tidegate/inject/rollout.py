@@ -343,7 +343,7 @@ def _rolling(seen: Seen, count: str) -> tuple[ConditionStatus, str, str]:
         alone = [pod for pod in stale if not pod.rolled_by]
         if not alone:
             others = ", ".join(sorted({pod.rolled_by for pod in stale})[:_SHOWN])
-            message = f"{count}; whether the others are evicted is for the rollout of policy {others} to say"
+            message = f"{count}; the rollout of policy {others} decides whether the other pods are evicted"
             return ConditionStatus.FALSE, WAITING_FOR_PODS, message
         owners = sorted({str(pod.owner) if pod.owner else f"pod {pod.name}" for pod in alone})
         others = f"the others ({', '.join(owners[:_SHOWN])})"

@@ -302,5 +302,5 @@ def test_pods_that_another_policy_replaces_are_not_said_to_be_replaced_by_nothin
     assert decision.evict is None
     assert decision.condition[1:] == (
         "WaitingForPods",
-        "0 of 1 pod(s) have the setting; whether the others are evicted is for the rollout of policy p to say",
+        "0 of 1 pod(s) have the setting; the rollout of policy p decides whether the other pods are evicted",
     )
