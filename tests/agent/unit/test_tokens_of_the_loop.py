@@ -40,10 +40,13 @@ class Given:
 
     def __init__(self, provider: Tokens, loop: asyncio.AbstractEventLoop) -> None:
         self._ask = aiokafka._Token(provider, loop)
+        self._loop = loop
         self.outcomes: list[str] = []
         self.one = threading.Event()
 
     def __call__(self) -> str:
+        if self._loop.is_closed():
+            raise RuntimeError("the test is over, and its client goes on asking")
         try:
             token = self._ask()
             self.outcomes.append("given")
