@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from tidegate.inject.environment import Injection
 from tidegate.kube.injection import Evicted
 from tidegate.kube.ports import KubeFailure, NotFound, Object
 
@@ -38,9 +39,9 @@ class FakePods:
         name: str,
         labels: Mapping[str, str],
         owner: Mapping[str, Any] | None = None,
-        injected: str | None = None,
+        injected: Injection | None = None,
     ) -> str:
-        """Returns its uid. ``injected``: the setting with which the agent was injected into it."""
+        """Returns its uid. ``injected``: with what the Python agent was injected into it."""
         metadata = {
             "name": name,
             "namespace": namespace,
@@ -48,13 +49,14 @@ class FakePods:
             "labels": dict(labels),
             "creationTimestamp": "2026-11-21T11:00:00Z",
             **({"ownerReferences": [dict(owner)]} if owner is not None else {}),
-            **({"annotations": {"tidegate.io/injected": injected}} if injected is not None else {}),
+            **({"annotations": {"tidegate.io/injected": injected.setting}} if injected is not None else {}),
         }
         agent = {"name": "tidegate-agent", "command": ["/opt/tidegate/agent/install", "/tidegate"]}
+        variables = {"PYTHONPATH": "/tidegate/python", **(injected.environment if injected is not None else {})}
         app = {
             "name": "app",
             "volumeMounts": [{"name": "tidegate-agent", "mountPath": "/tidegate"}],
-            "env": [{"name": "PYTHONPATH", "value": "/tidegate/python"}],
+            "env": [{"name": name, "value": value} for name, value in variables.items()],
         }
         given = {"containers": [app], "initContainers": [agent]}
         status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}

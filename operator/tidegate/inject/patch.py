@@ -90,14 +90,16 @@ def image_of(pod: Pod) -> str | None:
 
 
 def is_injected(pod: Pod, injection: Injection) -> bool:
-    """Whether the pod was injected with just this, and its agents are still started."""
+    """Whether the pod was injected with just this, and nothing of it has been lost since."""
     if setting_of(pod) != injection.setting:
         return False
     if not injection.agents:
-        return True
+        told = [_has_variables(one.container, injection) for one in _all(pod) if _may_be_meant(one, injection)]
+        return all(told) if injection.containers else any(told)
     there = _mounting(pod, injection)
+    told = [_has_variables(one.container, injection) for one in there]
     started = (_is_started(one.container, agent) for one in there for agent in injection.agents)
-    return bool(_our_containers(pod)) and bool(there) and all(started)
+    return bool(_our_containers(pod)) and bool(there) and all(told) and all(started)
 
 
 def patch_for(pod: Pod, injection: Injection, image: AgentImage) -> Patch | PodRefusal:
@@ -247,6 +249,16 @@ def _our_containers(pod: Pod) -> list[Mapping[str, Any]]:
 def _variables(container: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """By name; of those that are there twice the last counts, as for the container."""
     return {str(variable.get("name")): variable for variable in container.get("env") or ()}
+
+
+def _may_be_meant(one: _Chosen, injection: Injection) -> bool:
+    """Whether the container may be one that was chosen: others may have put a container before the main one since."""
+    return not injection.containers or one.container.get("name") in injection.containers
+
+
+def _has_variables(container: Mapping[str, Any], injection: Injection) -> bool:
+    """Whatever their values: those that the container had itself have stayed."""
+    return injection.environment.keys() <= _variables(container).keys()
 
 
 def _is_started(container: Mapping[str, Any], agent: Agent) -> bool:

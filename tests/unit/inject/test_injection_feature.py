@@ -216,7 +216,7 @@ def test_it_learns_from_the_pods_whose_control_topic_another_replica_has_told_ag
     around = index_of_one().around("ns")
     assert around is not None
     pods = FakePods()
-    pods.add_pod("ns", "x", {"app": "payments"}, injected=injection_of(around.policies[0]).setting)
+    pods.add_pod("ns", "x", {"app": "payments"}, injected=injection_of(around.policies[0]))
     kept(feature(pods, obeyed=lambda *names: obeyed.append(names)))
     assert obeyed == [("ns", "kafka")]
 

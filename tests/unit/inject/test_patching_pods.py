@@ -13,7 +13,7 @@ import pytest
 from tidegate.inject.admission import Answer, BadReview, answer
 from tidegate.inject.eligibility import PodRefusal, Surroundings, wish_for
 from tidegate.inject.environment import AgentTopics, NamedPolicy
-from tidegate.inject.patch import AgentImage, Patch, patch_for
+from tidegate.inject.patch import AgentImage, Patch, is_injected, patch_for
 from tidegate.resources.base import parse_spec
 from tidegate.resources.policy import OffsetResetPolicySpec
 
@@ -166,6 +166,28 @@ def test_what_another_webhook_takes_away_is_brought_again_when_the_pod_comes_by_
         ]
 
         assert injected(taken) == whole
+
+
+@pytest.mark.parametrize("wanted", ["Python", "Java", "Spring"])
+@pytest.mark.parametrize("named", [{}, {"tidegate.io/containers": "app,other"}])
+def test_a_pod_that_lost_variables_is_not_injected_until_it_has_them_again(named: dict[str, str], wanted: str) -> None:
+    around = Surroundings(
+        (policy(latest={"maxAge": "1h"}, consumers={**SELECTS, "format": wanted}),),
+        {"kafka": AgentTopics("__tidegate")},
+    )
+    whole = injected(pod({"name": "app"}, {"name": "other"}, annotations=named), around)
+    wish = wish_for(whole, around)
+    assert not isinstance(wish, PodRefusal | None)
+    assert is_injected(whole, wish)
+    taken = copy.deepcopy(whole)
+    [app, *_] = taken["spec"]["containers"]
+    app["env"] = [each for each in app["env"] if not each["name"].startswith(("TIDEGATE", "SPRING"))]
+
+    assert not is_injected(taken, wish)
+    again = injected(taken, around)
+
+    assert is_injected(again, wish)
+    assert env(again["spec"]["containers"][0]) == env(whole["spec"]["containers"][0])
 
 
 @pytest.mark.parametrize(

@@ -198,11 +198,14 @@ SPEC = {
 BODY = {"apiVersion": "tidegate.io/v1alpha1", "kind": "OffsetResetPolicy", "metadata": {"name": "p"}, "spec": SPEC}
 POLICY = NamedPolicy("p", parse_spec(OffsetResetPolicySpec, BODY), AgentTopics("__tidegate"), ("ns", "kafka"))
 AROUND = Surroundings((POLICY,), {"kafka": AgentTopics("__tidegate")})
-SETTING = injection_for({"app": "payments"}, AROUND.policies).setting
+INJECTION = injection_for({"app": "payments"}, AROUND.policies)
+SETTING = INJECTION.setting
 OURS = {"name": "tidegate-agent", "command": ["/opt/tidegate/agent/install", "/tidegate"], "image": "agent:1"}
 MOUNTING = {"name": "app", "volumeMounts": [{"name": "tidegate-agent", "mountPath": "/tidegate"}]}
-STARTING = {**MOUNTING, "env": [{"name": "PYTHONPATH", "value": "/first:/tidegate/python"}]}
-STRIPPED = {**MOUNTING, "env": [{"name": "PYTHONPATH", "value": "/by/another/webhook"}]}
+TOLD = [{"name": name, "value": value} for name, value in INJECTION.environment.items()]
+STARTING = {**MOUNTING, "env": [{"name": "PYTHONPATH", "value": "/first:/tidegate/python"}, *TOLD]}
+STRIPPED = {**MOUNTING, "env": [{"name": "PYTHONPATH", "value": "/by/another/webhook"}, *TOLD]}
+UNTOLD = {**MOUNTING, "env": STARTING["env"][:1]}
 
 
 def running(annotations: Mapping[str, str] | None = None, **given: Any) -> dict[str, Any]:
@@ -226,6 +229,7 @@ def running(annotations: Mapping[str, str] | None = None, **given: Any) -> dict[
         (running({"tidegate.io/injected": SETTING}, initContainers=[OURS]), PodState.STALE),
         (running({"tidegate.io/injected": SETTING}, initContainers=[OURS], containers=[STARTING]), PodState.INJECTED),
         (running({"tidegate.io/injected": SETTING}, initContainers=[OURS], containers=[STRIPPED]), PodState.STALE),
+        (running({"tidegate.io/injected": SETTING}, initContainers=[OURS], containers=[UNTOLD]), PodState.STALE),
         (running({"tidegate.io/injected": "older"}, initContainers=[OURS]), PodState.STALE),
         (running({"tidegate.io/injected": SETTING}), PodState.STALE),
         (running(os={"name": "windows"}), PodState.REFUSED),
