@@ -11,11 +11,14 @@ from tidegate.kube.ports import EventType, KubeEvent
 from tidegate.resources.conditions import (
     BACKED_UP,
     FROZEN,
+    INJECTED,
     OBSERVING,
     OVERRIDDEN,
     READY,
     RECONCILING,
+    RECORD_STUCK,
     RESET,
+    RETAINED,
     STALLED,
     Condition,
     Conditions,
@@ -32,6 +35,7 @@ from tidegate.resources.policy import PolicyStatus
 from tidegate.resources.reset import RequestedReset
 
 _SUMMARY: Final = (READY, RECONCILING, STALLED)
+_OF_FEATURES: Final = (RETAINED, RECORD_STUCK, INJECTED)
 
 
 class _Stamp(TypedDict):
@@ -127,6 +131,16 @@ class Draft:
             self._set(told)
         else:
             self._set(without_condition(self.status.conditions, OVERRIDDEN))
+
+    def keeps_nothing(self, reason: str, message: str) -> None:
+        """What the features said last is not looked at any more."""
+        for one in self.status.conditions:
+            if one.type in _OF_FEATURES:
+                status = ConditionStatus.UNKNOWN
+                told = with_condition(
+                    self.status.conditions, one.type, status, reason=reason, message=message, **self._stamp()
+                )
+                self._set(told)
 
     def show(self, reset: RequestedReset | None) -> None:
         self.status = self.status.model_copy(update={"reset": reset})

@@ -34,8 +34,8 @@ _log = logging.getLogger(__name__)
 _AGAIN_S: Final = 2.0
 _NEWER_AGAIN_S: Final = 30.0
 _OUTAGE_S: Final = 30.0
-"""A connection that is not ready for so long makes its policies not ready. Until then what they keep is as it was said:
-offsets expire in hours, and a broker that is replaced answers again within seconds."""
+"""A connection that is not ready, or a look that fails, for so long makes policies not ready. Until then what they keep
+is as it was said: offsets expire in hours, and a broker that is replaced answers again within seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,8 @@ class Keeping:
         self._memories: dict[str, PolicyMemory] = {}
         self._troubles: dict[str, str] = {}
         """By policy, why a feature failed last."""
+        self._failing_s: dict[str, float] = {}
+        """By policy, since when no pass has looked at all (monotonic seconds)."""
         self._unwritten: dict[str, str] = {}
         """By policy, why its memory was not written last."""
         self._not_ready_s: dict[str, float] = {}
@@ -140,7 +142,7 @@ class Keeping:
         """The policy is gone."""
         await self._let_go(uid)
         self._contenders.drop(uid)
-        self._troubles.pop(uid, None)
+        self._is_well(uid)
         self._unwritten.pop(uid, None)
         self._not_ready_s.pop(uid, None)
 
@@ -167,7 +169,7 @@ class Keeping:
         except (KafkaFailure, KubeFailure, NotLookedAt) as failure:
             self._trouble(body, draft, failure)
         else:
-            self._troubles.pop(uid_of(body), None)
+            self._is_well(uid_of(body))
 
     async def _keep_one(
         self, body: Object, spec: OffsetResetPolicySpec, draft: Draft, live: Live, memory: PolicyMemory
@@ -197,7 +199,7 @@ class Keeping:
                 draft.happenings.extend(kept.happenings)
                 draft.look_in(kept.again_after_s)
         if all_well:
-            self._troubles.pop(uid_of(body), None)
+            self._is_well(uid_of(body))
         say(found, draft)
 
     async def _is_overridden(self, view: PolicyView, draft: Draft, feature: Feature, found: Found) -> bool:
@@ -231,10 +233,18 @@ class Keeping:
         if str(failure) != self._troubles.get(uid_of(body)):
             self._troubles[uid_of(body)] = str(failure)
             _log.warning("%s: %s; this is retried soon", label_of(body), failure)
-        if isinstance(failure, NotAuthorized | Refused):  # somebody has to act; others pass by themselves
+        now_s = self._parts.clock.monotonic()
+        since_s = self._failing_s.setdefault(uid_of(body), now_s)
+        must_act = isinstance(failure, NotAuthorized | Refused)  # others mostly pass by themselves
+        if must_act or now_s - since_s >= _OUTAGE_S or draft.was_moving(LOOK_FAILED):
             why = "until this is resolved, not all is kept, and the status shows what was known before"
             draft.not_ready_after_all(LOOK_FAILED, f"{failure}: {why}")
         draft.look_in(_AGAIN_S)
+
+    def _is_well(self, uid: str) -> None:
+        """All was looked at, or there is nothing to look at any more."""
+        self._troubles.pop(uid, None)
+        self._failing_s.pop(uid, None)
 
     async def _not_written(self, body: Object, draft: Draft, failure: KubeFailure) -> None:
         is_new = str(failure) != self._unwritten.get(uid_of(body))

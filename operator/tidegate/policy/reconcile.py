@@ -27,6 +27,8 @@ from tidegate.threads import in_thread
 
 _REST_S: Final = 60.0
 
+NOTHING_KEPT: Final = "the policy's features do nothing until its spec is valid: see the condition Stalled"
+
 
 class PolicyReconciler:
     """Implements ``tidegate.kube.loop.Reconciler``."""
@@ -75,6 +77,7 @@ class PolicyReconciler:
             spec = parse_spec(OffsetResetPolicySpec, body)
         except InvalidResource as invalid:
             _is_invalid(draft, invalid)
+            draft.keeps_nothing(INVALID_SPEC, NOTHING_KEPT)
             # It keeps nothing until it is corrected, so others may.
             await self._keeping.forget(uid_of(body))
         else:

@@ -821,6 +821,56 @@ def test_a_new_process_does_not_call_ready_what_an_earlier_one_has_found_is_not(
     assert world.said("Ready") == ("False", "WaitingForConnection")
 
 
+def test_a_policy_whose_spec_became_invalid_does_not_say_any_longer_what_its_features_said(world: PolicyWorld) -> None:
+    body = world.kube.create(POLICIES, "ns", "p", {**SPEC, "retention": {"forever": True}}, CREATED)
+    condition = {"reason": "Kept", "message": "", "lastTransitionTime": CREATED, "observedGeneration": 1}
+    said = [{"type": kind, "status": "True", **condition} for kind in ("Ready", "Retained", "Injected")]
+    world.kube.replace_status(POLICIES, body, {"observedGeneration": 1, "conditions": said})
+
+    world.rounds(1)
+
+    assert world.said("Stalled") == ("True", "InvalidSpec")
+    assert [world.said(kind) for kind in ("Retained", "Injected")] == [("Unknown", "InvalidSpec")] * 2
+    assert world.said("RecordStuck") is None
+
+
+class Failing(Noting):
+    """A feature that can't look while somebody says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.why = ""
+
+    async def reconcile(self, policy: PolicyView) -> FeatureOutcome:
+        if self.why:
+            raise Unavailable(self.why)
+        return await super().reconcile(policy)
+
+
+def test_a_policy_that_can_not_be_looked_at_for_a_while_is_not_ready(world: PolicyWorld) -> None:
+    feature = Failing()
+    world.features = (feature,)
+    world.reconciler = world.fresh_reconciler()
+    keeping(world)
+    feature.why = "the coordinator of group payments does not answer"
+    world.rounds(10)
+    assert world.said("Ready") == ("True", "NoReset")
+
+    world.rounds(50)
+
+    assert world.said("Ready") == ("False", "LookFailed")
+    assert feature.why in world.message("Ready")
+    written = world.kube.writes
+    world.rounds(3)
+    world.reconciler = world.fresh_reconciler()
+    world.rounds(3)
+    assert world.kube.writes == written
+
+    feature.why = ""
+    world.rounds(1)
+    assert world.said("Ready") == ("True", "NoReset")
+
+
 def test_features_know_of_the_policys_own_reset_also_after_a_restart(world: PolicyWorld) -> None:
     feature = with_feature(world)
     hang(world)
