@@ -72,3 +72,29 @@ def test_an_operator_that_is_killed_while_a_group_replays_returns_it_when_it_is_
     gates = own.control.read()
     assert not gates.limits
     assert not own.holders()
+
+
+def test_a_group_that_is_to_stay_paused_at_the_end_goes_on_there_once_its_pause_is_deleted(
+    own: Own, operator: OperatorProcess, fleet: ConsumerFleet, topic: str, unique: Unique
+) -> None:
+    resources, group, p = own.resources, fleet.options.group, unique("p")
+    resources.reset(p, group, {"offset": 20}, until={"offset": 70, "then": "Pause"}, drainTimeout="5s")
+
+    done = resources.wait_phase(p, "Succeeded", "Failed", "RolledBack")
+    assert (done["status"]["phase"], condition_of(done, "Complete")["reason"]) == ("Succeeded", "Paused"), done
+    pause = resources.get_pause(f"{p}-end")
+    assert condition_of(pause, "Paused")["status"] == "True"
+    assert not own.control.read().limits
+    assert len(own.holders()) == 1
+    assert committed(own.bootstrap, group, topic, PARTITIONS) == dict.fromkeys(range(PARTITIONS), 70)
+    # Also an owner that is new to the partitions reads nothing.
+    fleet.stop_member(fleet.members()[0])
+    fleet.wait_assigned([(topic, n) for n in range(PARTITIONS)], members=1)
+    replayed = [*range(WRITTEN), *range(20, 70)]
+    assert all(given(fleet, n) == replayed for n in range(PARTITIONS))
+    assert committed(own.bootstrap, group, topic, PARTITIONS) == dict.fromkeys(range(PARTITIONS), 70)
+
+    resources.delete_pause(f"{p}-end")
+    until(lambda: all(given(fleet, n)[-1] == WRITTEN - 1 for n in range(PARTITIONS)), "it goes on to the end")
+    assert all(given(fleet, n) == [*replayed, *range(70, WRITTEN)] for n in range(PARTITIONS))
+    assert not own.holders()

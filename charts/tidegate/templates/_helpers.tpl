@@ -259,6 +259,10 @@ asked: `helm template` finds none.
 - apiGroups: [tidegate.io]
   resources: [offsetresets]
   verbs: [create, delete]
+# The pauses that resets ask for (until.then: Pause). They are deleted when the reset is rolled back.
+- apiGroups: [tidegate.io]
+  resources: [consumergrouppauses]
+  verbs: [create, delete]
 - apiGroups: [tidegate.io]
   resources:
     - kafkaconnections/status

@@ -77,7 +77,7 @@ def reset_parser() -> argparse.ArgumentParser:
         "--then",
         choices=[then.value for then in Then],
         help="where the group continues after the replay: where it was before (Return, the default), or where "
-        "the replay ended (Continue)",
+        "the replay ended, at once (Continue) or when a pause is deleted (Pause)",
     )
     parser.add_argument("--within", metavar="DURATION", help="how long the replay may take (default: 24h)")
     parser.add_argument(

@@ -273,9 +273,9 @@ def reading_text(amount: Amount) -> str | None:
 def position_text(p: PartitionPlan) -> str:
     """What happens to one partition, as a sentence's end."""
     if p.end is not None:
-        then = "and then returns" if p.returns else "and then continues from there"
+        then = ", and then returns" if p.returns else ""
         at = "no commit so far, goes" if p.committed is None else f"goes back from {p.committed:,}"
-        return f"{at} to {p.target:,}, is replayed up to {p.end:,} ({p.end - p.target:,} offsets), {then}"
+        return f"{at} to {p.target:,}, is replayed up to {p.end:,} ({p.end - p.target:,} offsets){then}"
     if p.committed is None:
         return f"no commit so far, goes to {p.target:,}"
     if p.replayed:

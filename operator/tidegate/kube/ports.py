@@ -165,6 +165,12 @@ def name_of(body: Object) -> str:
     return str(body["metadata"]["name"])
 
 
+def is_controlled_by(body: Object, owner: Object) -> bool:
+    """Whether this object, and none of its name before it, has created ``body``, as by ``Kube.make``."""
+    owners = body["metadata"].get("ownerReferences") or ()
+    return any(each.get("controller") and each.get("uid") == uid_of(owner) for each in owners)
+
+
 def owner_reference(body: Object) -> Mapping[str, Any]:
     """For what belongs to the object and goes with it (``metav1.OwnerReference``)."""
     return {

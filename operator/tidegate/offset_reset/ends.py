@@ -14,7 +14,7 @@ from tidegate.connection.sharing import NO_USABLE_CONNECTION
 from tidegate.find.survey import NO_TOPIC_OVER_THERE
 from tidegate.reset.applying.apply import APPLIED
 from tidegate.reset.applying.failures import APPLY_REASONS
-from tidegate.reset.applying.replay import CONTINUED, RETURNED
+from tidegate.reset.applying.replay import CONTINUED, HELD, RETURNED
 from tidegate.reset.planning import refusals
 from tidegate.reset.planning.planner import NEEDS_SPARK
 from tidegate.reset.runs import fleet, reasons, request
@@ -74,7 +74,7 @@ _LEFT: Final = (
 """Some of it may stay as the run has left it."""
 
 RUN_ENDS: Final[Collection[tuple[str, str]]] = (
-    *((ResetPhase.SUCCEEDED.value, reason) for reason in (APPLIED, RETURNED, CONTINUED)),
+    *((ResetPhase.SUCCEEDED.value, reason) for reason in (APPLIED, RETURNED, CONTINUED, HELD)),
     *((ResetPhase.FAILED.value, reason) for reason in (*_UNPLANNED, *_UNFINISHED, *_LEFT)),
     *((ResetPhase.ROLLED_BACK.value, reason) for reason in _UNFINISHED),
 )

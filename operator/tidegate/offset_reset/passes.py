@@ -35,6 +35,7 @@ from tidegate.offset_reset.ends import RUN_ENDS
 from tidegate.offset_reset.kept import Kept
 from tidegate.offset_reset.once import Once
 from tidegate.offset_reset.parts import Memories, Memory, Parts
+from tidegate.offset_reset.pause_at_end import PausesAtEnd
 from tidegate.offset_reset.reading import read_spec, status_is_readable, status_of
 from tidegate.offset_reset.runs import Runs, document_of
 from tidegate.offset_reset.supervise import Supervision
@@ -74,7 +75,8 @@ class ResetPasses:
         self._once = Once(parts)
         self._approvals = Approvals(parts)
         self._kept = Kept(parts, self._runs)
-        self._beginning = Beginning(parts, self._runs, self._once, self._kept)
+        self._pauses = PausesAtEnd(parts.kube, parts.executor)
+        self._beginning = Beginning(parts, self._runs, self._once, self._kept, self._pauses)
         self._supervision = Supervision(parts, self._runs, self._memories)
         self._unreadable = Unreadable(parts, self._memories, self._supervision)
         self._under_way: dict[str, tuple[tuple[str, str], tuple[str, ...] | frozenset[str]]] = {}
@@ -251,6 +253,7 @@ class ResetPasses:
         seen = replace(seen, connected=self._runs.is_connected(body, seen.run))
         if seen.connected and seen.run is not None and is_replaying(seen.run):
             seen = await self._supervision.look_at_replay(body, seen)
+            seen = replace(seen, pause=await self._pauses.seen(body, spec, seen.replay))
         return await self._approved(body, spec, current, seen)
 
     async def _approved(
@@ -328,6 +331,8 @@ class ResetPasses:
                     self._parts.executor, parts.kube.set_finalizers, RESETS, body, [*finalizers, reasons.FINALIZER]
                 )
             case RemoveFinalizer():
+                if not await self._pauses.is_settled(body, seen.spec, decision.status.phase):
+                    return body
                 await self._once.note_end(body, decision.status, seen.now)
                 await self._kept.keep(body, decision.status)
                 body = await in_thread(self._parts.executor, parts.kube.set_finalizers, RESETS, body, finalizers)
@@ -345,6 +350,8 @@ class ResetPasses:
                 await in_thread(self._parts.executor, store.create, request)
             case actions.KeepLimits():
                 await self._supervision.keep_limits(body, seen)
+            case actions.PauseAtEnd():
+                await self._pauses.create(body, seen.run)
             case actions.Launch(name):
                 await self._begin_observed(body, seen, decision)
                 await self._supervision.start(body, seen, decision, name)

@@ -25,6 +25,7 @@ from tidegate.kube.ports import (
     NotFound,
     Object,
     connection_named,
+    is_controlled_by,
     name_of,
     namespace_of,
     uid_of,
@@ -33,7 +34,6 @@ from tidegate.offset_reset.reading import status_is_readable, status_of
 from tidegate.policy.draft import Draft
 from tidegate.policy.parts import Parts
 from tidegate.policy.template import (
-    is_controlled_by,
     is_outdated,
     ran_before,
     requested,

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from tidegate.control.records import Run, RunKey
-from tidegate.kube.ports import Object, name_of, namespace_of, uid_of
+from tidegate.kube.ports import Object, name_of, namespace_of
 from tidegate.resources.base import InvalidResource, Problem, parse_spec
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus
 from tidegate.resources.policy import reset_name_problem
@@ -57,12 +57,6 @@ def is_outdated(body: Object, status: OffsetResetStatus, policy: Object) -> bool
         return False
     # Who has suspended it would not find the next one suspended.
     return not made.suspend and made != wanted.model_copy(update={"ttl_after_finished": made.ttl_after_finished})
-
-
-def is_controlled_by(body: Object, policy: Object) -> bool:
-    """Whether this policy, and none of its name before it, has created the object."""
-    owners = body["metadata"].get("ownerReferences") or ()
-    return any(owner.get("controller") and owner.get("uid") == uid_of(policy) for owner in owners)
 
 
 def requested(body: Object, status: OffsetResetStatus, reset_id: str) -> RequestedReset:

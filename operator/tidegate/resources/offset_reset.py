@@ -12,7 +12,7 @@ from tidegate.resources.base import InvalidResource, Problem, SharedConnectionRe
 from tidegate.resources.conditions import Conditions
 from tidegate.resources.dead_letter import MOST_COPIED, DeadLetterSpec
 from tidegate.resources.fields import GroupId, GroupPatterns, TopicPatterns
-from tidegate.resources.replay import UntilSpec
+from tidegate.resources.replay import Then, UntilSpec
 from tidegate.resources.reset import OF_ONE_GROUP, Engine, ResetOptions, ResetPhase, RunStatus
 from tidegate.resources.rules import Rule, cel_matches, not_new, rule
 from tidegate.resources.spark import SparkSpec
@@ -136,6 +136,13 @@ class OffsetResetSpec(ResetOptions, _Groups):
         if self.dead_letter is None or self.partitions is None:
             return True
         return all(each.topic != self.dead_letter.topic for each in self.partitions)
+
+    @rule(
+        "!has(self.until) || self.until.then != 'Pause' || !has(self.ttlAfterFinished)",
+        "until.then: Pause keeps partitions paused for as long as the OffsetReset exists: remove ttlAfterFinished",
+    )
+    def _stays_while_it_pauses(self) -> bool:
+        return self.until is None or self.until.then is not Then.PAUSE or self.ttl_after_finished is None
 
     @property
     def dead_letter_topic(self) -> str:

@@ -15,10 +15,12 @@ from tidegate.resources.targets import Offset
 
 
 class Then(StrEnum):
-    """Where a group goes on once its replay has ended: ``RETURN``, where it was before; ``CONTINUE``, at the end."""
+    """Where a group goes on once its replay has ended: ``RETURN``, where it was before; ``CONTINUE``, at the end;
+    ``PAUSE``, at the end too, once a ConsumerGroupPause of the run is gone."""
 
     RETURN = "Return"
     CONTINUE = "Continue"
+    PAUSE = "Pause"
 
 
 class EndKind(StrEnum):
@@ -47,7 +49,9 @@ class UntilSpec(ResourceModel):
 
     then: Then = Then.RETURN
     """Where the group continues once every partition has reached the end of its replay. Return: where it was before the
-    replay. Continue: at that end. Until then, partitions that have reached their end are paused."""
+    replay. Continue: at that end. Pause: at that end as well, but its partitions stay paused: the operator creates a
+    ConsumerGroupPause, named like the OffsetReset with -end added, which lasts until it or the OffsetReset is deleted.
+    Until all partitions have reached their end, those that have are paused."""
 
     within: PositiveDuration = parse_duration("24h")
     """How long the replay may take, counted from when the group has its targets. After that the run is rolled back: the

@@ -16,10 +16,19 @@ from typing import Any, Final
 from tidegate.connection.allow import dead_letter_not_allowed
 from tidegate.connection.freezing import held_back
 from tidegate.kafka.model import TopicPartition
-from tidegate.kube.ports import RESETS, Conflict, Kube, NotFound, Object, label_of, name_of, namespace_of
+from tidegate.kube.ports import (
+    RESETS,
+    Conflict,
+    Kube,
+    NotFound,
+    Object,
+    is_controlled_by,
+    label_of,
+    name_of,
+    namespace_of,
+)
 from tidegate.offset_reset.reading import status_is_readable, status_of
 from tidegate.policy.feature import PolicyView
-from tidegate.policy.template import is_controlled_by
 from tidegate.resources.policy import reset_name_problem
 from tidegate.resources.reset import ResetPhase
 from tidegate.resources.stuck_records import MAX_STUCK, SKIP_PREFIX

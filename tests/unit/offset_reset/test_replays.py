@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -10,9 +10,13 @@ from typing import Any
 import pytest
 
 from support.fake_kafka import FakeConsumer
-from support.reset_world import T0, World
-from tidegate.control.records import LimitKey
-from tidegate.kube.ports import RESETS
+from support.killed import Killed
+from support.reset_world import CREATED, T0, World
+from tidegate.control.records import Hold, HoldKey, LimitKey
+from tidegate.jobs.errors import RunnerFailure
+from tidegate.kube.ports import PAUSES, RESETS, KubeFailure, NotFound
+from tidegate.resources.base import parse_spec
+from tidegate.resources.pause import ConsumerGroupPauseSpec, PauseMethod
 
 UNTIL = {"records": 20}
 
@@ -213,3 +217,142 @@ def test_the_end_is_never_beyond_where_the_group_returns_to(replayed: ReplayWorl
     replayed.passes_to("Replaying")
     assert list(replayed.limits.values()) == [100]
     assert replayed.limits.keys() == {LimitKey("payments", "orders", 0, f"reset/{replayed.body['metadata']['uid']}/p")}
+
+
+# --- then: Pause ------------------------------------------------------------------------------------------------------
+
+AT_END: dict[str, Any] = {"offset": 40, "then": "Pause"}
+
+
+def pause_of(replayed: ReplayWorld) -> Mapping[str, Any] | None:
+    try:
+        return replayed.kube.get(PAUSES, "ns", f"{replayed.name}-end")
+    except NotFound:
+        return None
+
+
+def is_told_paused(replayed: ReplayWorld, *, generation: int | None = None) -> None:
+    """As the operator says of the pause, once the gate is closed."""
+    pause = pause_of(replayed)
+    assert pause is not None
+    held = HoldKey("payments", "orders", 0, "pause/ns/p-end")
+    replayed.kafka.control.hold({held: Hold("the replay has ended", 30_000, "ns/kafka")})
+    condition = {
+        "type": "Paused",
+        "status": "True",
+        "reason": "Paused",
+        "message": "",
+        "lastTransitionTime": replayed.clock.now().isoformat(),
+        "observedGeneration": pause["metadata"]["generation"] if generation is None else generation,
+    }
+    replayed.kube.replace_status(PAUSES, pause, {"conditions": [condition]})
+
+
+def waits_for(replayed: ReplayWorld) -> str:
+    return str(replayed.reset["replay"].get("waitsFor"))
+
+
+def test_then_pause_leaves_the_group_at_the_end_by_a_pause_of_its_own(replayed: ReplayWorld) -> None:
+    replayed.replay(until=AT_END, drainTimeout="7s")
+    replayed.passes_to("Replaying")
+    for _ in range(50):
+        replayed.some_passes(1)
+    pause = pause_of(replayed)
+    assert pause is not None
+    assert pause["spec"] == {
+        "connectionRef": {"name": "kafka"},
+        "group": "payments",
+        "partitions": [{"topic": "orders", "partitions": [0]}],
+        "reason": "the replay of OffsetReset p has ended here (until.then: Pause)",
+        "method": "Agent",
+        "drainTimeout": "7s",
+    }
+    assert parse_spec(ConsumerGroupPauseSpec, pause).method is PauseMethod.AGENT
+    # Nothing goes on before somebody else holds what the run lets go of.
+    assert replayed.reset["phase"] == "Replaying"
+    assert list(replayed.limits.values()) == [40]
+    assert waits_for(replayed) == "ConsumerGroupPause p-end is not Paused: the operator has not looked at it yet"
+    assert waits_for(replayed) in replayed.condition("Reconciling")["message"]
+    is_told_paused(replayed, generation=0)
+    replayed.some_passes(3)
+    assert replayed.reset["phase"] == "Replaying"
+
+    is_told_paused(replayed)
+    replayed.passes_to("Succeeded")
+
+    assert replayed.condition("Complete")["reason"] == "Paused"
+    assert "are paused at its end" in replayed.condition("Complete")["message"]
+    assert replayed.reset["replay"]["progress"] == "100% (1/1 partitions)"
+    assert replayed.finished == {("Succeeded", "Paused"): 1}
+    replayed.clock.sleep(20)
+    assert [o for p, o in replayed.owner.read if p == T0][-30:] == list(range(10, 40))
+    assert replayed.kafka.committed("payments", [T0])[T0] == 40
+    gates = replayed.kafka.control.read()
+    assert not gates.limits
+    assert [key.holder for key in gates.holds] == ["pause/ns/p-end"]
+    assert pause_of(replayed) is not None
+
+
+def test_a_pause_that_was_created_before_the_operator_died_is_the_one_that_is_waited_for(
+    replayed: ReplayWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replayed.replay(until=AT_END)
+    made = replayed.kube.make
+
+    def die(*arguments: Any) -> Any:
+        made(*arguments)
+        raise Killed
+
+    with monkeypatch.context() as dying:
+        dying.setattr(replayed.kube, "make", die)
+        with pytest.raises(Killed):
+            replayed.passes_to("Succeeded")
+    replayed.restart()
+    replayed.some_passes(3)
+    assert "is not Paused" in waits_for(replayed)
+    is_told_paused(replayed)
+    replayed.passes_to("Succeeded")
+
+
+def test_a_replay_that_is_rolled_back_leaves_no_pause(replayed: ReplayWorld) -> None:
+    replayed.replay(until={**AT_END, "within": "2m"})
+    replayed.passes_to("Replaying")
+    replayed.some_passes(30)
+    assert pause_of(replayed) is not None
+    replayed.clock.sleep(200)
+    replayed.passes_to("RolledBack")
+    replayed.some_passes(3)
+    assert pause_of(replayed) is None
+    assert replayed.offset >= 100
+
+
+def test_a_pause_that_can_not_be_created_is_told_of_and_tried_again(
+    replayed: ReplayWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replayed.replay(until=AT_END)
+
+    def refuse(*_: Any) -> Any:
+        raise KubeFailure("create ConsumerGroupPause ns/p-end: 403 forbidden")
+
+    with monkeypatch.context() as refused:
+        refused.setattr(replayed.kube, "make", refuse)
+        with pytest.raises(RunnerFailure, match="p-end can't be created"):
+            replayed.passes_to("Succeeded")
+        with pytest.raises(RunnerFailure):  # the loop tries again
+            replayed.some_passes(1)
+        assert "403 forbidden" in waits_for(replayed)
+    replayed.some_passes(3)
+    is_told_paused(replayed)
+    replayed.passes_to("Succeeded")
+
+
+def test_a_pause_of_somebody_else_with_its_name_keeps_it_from_beginning(replayed: ReplayWorld) -> None:
+    other = {"connectionRef": {"name": "kafka"}, "group": "others"}
+    replayed.kube.create(PAUSES, "ns", "p-end", other, CREATED)
+    replayed.replay(until=AT_END)
+    replayed.some_passes(5)
+    assert replayed.condition("Stalled")["reason"] == "PauseExists"
+    assert "ConsumerGroupPause p-end exists" in replayed.condition("Stalled")["message"]
+    assert replayed.nothing_is_left
+    replayed.kube.delete(PAUSES, "ns", "p-end", replayed.clock.now().isoformat())
+    replayed.passes_to("Replaying")

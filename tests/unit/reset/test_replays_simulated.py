@@ -16,7 +16,7 @@ from tidegate.control.records import Hold, HoldKey, LimitKey
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import Offsets, TopicPartition
 from tidegate.reset.applying.gates import holder
-from tidegate.reset.applying.replay import CONTINUED, RETURNED, look
+from tidegate.reset.applying.replay import CONTINUED, HELD, RETURNED, look
 from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.marker import marker_group
 from tidegate.reset.model.request import ApplySettings, Until
@@ -113,7 +113,7 @@ def test_the_group_stops_at_the_end_and_goes_on(kind: Kind, then: Then, tmp_path
     assert result is not None
     assert (result.phase, result.reason) == (
         ResetPhase.SUCCEEDED,
-        {Then.RETURN: RETURNED, Then.CONTINUE: CONTINUED}[then],
+        {Then.RETURN: RETURNED, Then.CONTINUE: CONTINUED, Then.PAUSE: HELD}[then],
     )
     assert world.nothing_is_left()
     world.settle()

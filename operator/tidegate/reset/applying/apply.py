@@ -24,7 +24,7 @@ from tidegate.reset.applying.late_commits import LateCommits
 from tidegate.reset.applying.look_back import LookBack, look_back, summary
 from tidegate.reset.applying.plan_check import gone_topics, places_now
 from tidegate.reset.applying.recovery import Recovery
-from tidegate.reset.applying.replay import CONTINUED, RETURNED, Replayed, look
+from tidegate.reset.applying.replay import ENDINGS, HELD, RETURNED, Replayed, look
 from tidegate.reset.applying.round_runner import RoundRunner
 from tidegate.reset.applying.rounds import NO_PARTITIONS
 from tidegate.reset.applying.timing import DeadlinePassed, NotReady, Tuning
@@ -170,7 +170,7 @@ class GroupReset:
             self._let_go_of_predecessors()
             self._pace.retrying(self._recovery.recall)
             for entry in self._context.run.journal:
-                if entry.putting_back in (RETURNED, CONTINUED):
+                if entry.putting_back in ENDINGS:
                     return self._end_replay(entry.putting_back, again=True)
                 if entry.putting_back:
                     return self._put_back(entry.putting_back, entry.message)
@@ -264,6 +264,8 @@ class GroupReset:
                 f"The replay has ended, but the group could not be moved on from its end: {error}. {self._how_to_undo}",
             )
         where = "continue from where they were before" if reason == RETURNED else "continue from its end"
+        if self._context.is_held:
+            reason, where = HELD, "are paused at its end"
         places = places.left(self._state.targets)
         message = (
             f"the replay has ended; {len(places.offsets) - len(places.moved)} partition(s) of group "

@@ -16,7 +16,7 @@ from tidegate.kafka.errors import Fenced, KafkaFailure, NotAuthorized, Refused, 
 from tidegate.kafka.model import Offsets, TopicPartition
 from tidegate.kafka.ports import GroupTransaction
 from tidegate.reset.applying.failures import NotRecorded
-from tidegate.reset.applying.replay import CONTINUED, RETURNED
+from tidegate.reset.applying.replay import ENDINGS
 from tidegate.reset.applying.state import RunState
 from tidegate.reset.applying.timing import DeadlinePassed, Pace
 from tidegate.reset.binding import digest_of
@@ -194,6 +194,6 @@ class RunAudit:
         )
 
     def _action(self, attribution: Attribution) -> Action:
-        if self._state.putting_back is not None and self._state.putting_back[0] not in (RETURNED, CONTINUED):
+        if self._state.putting_back is not None and self._state.putting_back[0] not in ENDINGS:
             return Action.ROLLBACK
         return Action.UNDO if isinstance(self._run.request.target, Undo) else attribution.action

@@ -70,9 +70,15 @@ class RunContext:
 
     @property
     def then(self) -> str:
-        """How the run ends once its replay has ended."""
+        """How the run ends once its replay has ended, by its journal."""
         until = self.run.request.until
-        return CONTINUED if until is not None and until.then is Then.CONTINUE else RETURNED
+        return RETURNED if until is None or until.then is Then.RETURN else CONTINUED
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a ConsumerGroupPause keeps the group from going on once its replay has ended."""
+        until = self.run.request.until
+        return until is not None and until.then is Then.PAUSE
 
     @property
     def ending_s(self) -> float:

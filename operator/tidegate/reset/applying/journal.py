@@ -10,7 +10,7 @@ from typing import Final
 from tidegate.clock import Clock
 from tidegate.kafka.model import Member, TopicPartition
 from tidegate.reset.applying.claim import GroupClaim
-from tidegate.reset.applying.replay import CONTINUED, RETURNED
+from tidegate.reset.applying.replay import ENDINGS
 from tidegate.reset.applying.rounds import NO_PARTITIONS, Partitions
 from tidegate.reset.applying.state import RunState
 from tidegate.reset.model.progress import Progress, noted
@@ -55,7 +55,7 @@ class Journal:
     def ending(self) -> str:
         """How the replay was about to end, once it was; empty before that, and once the run is put back instead."""
         reason = next((entry.putting_back for entry in reversed(self.intents)), "")
-        return reason if reason in (RETURNED, CONTINUED) else ""
+        return reason if reason in ENDINGS else ""
 
     @property
     def is_watched(self) -> bool:
@@ -66,7 +66,7 @@ class Journal:
     @property
     def put_back(self) -> Partitions | None:
         """The partitions that a writer of the run has begun to put back; ``None``: none has."""
-        put_back = [e for e in self.intents if e.putting_back and e.putting_back not in (RETURNED, CONTINUED)]
+        put_back = [e for e in self.intents if e.putting_back and e.putting_back not in ENDINGS]
         # Those of later rounds are among those of the first; any of the lines may have been shortened.
         return frozenset(p for entry in put_back for p in entry.pending) if put_back else None
 

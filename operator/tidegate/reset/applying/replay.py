@@ -22,6 +22,13 @@ RETURNED: Final = "Returned"
 CONTINUED: Final = "Continued"
 """How a run ends whose replay ended, and whose group goes on at its end."""
 
+HELD: Final = "Paused"
+"""How a run ends as with ``CONTINUED``, where a ConsumerGroupPause keeps the group from going on. Its journal says
+``CONTINUED``: who holds the partitions by then makes no difference to what is committed."""
+
+ENDINGS: Final = (RETURNED, CONTINUED)
+"""What a journal says of a run whose replay has ended."""
+
 
 class RunLimits:
     """The limits of one run; nothing where its plan has no ends. ``hold``: as of its holds."""

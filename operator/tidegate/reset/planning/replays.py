@@ -106,10 +106,12 @@ def note_on(until: Until, plan: Plan) -> str:
             then = "continues from where it is when the replay begins"
         case Then.CONTINUE:
             then = "continues from there"
+        case Then.PAUSE:
+            then = "stays paused there by a ConsumerGroupPause"
         case _:
             assert_never(until.then)
     return (
         f"The replay covers {records:,} offset(s), and ends before the offset named for each partition; a partition "
         f"that has reached its end is paused until all have, and then the group {then}. Records that arrive in the "
-        f"meantime are read after that. The replay may take {until.within}"
+        f"meantime are read once it continues. The replay may take {until.within}"
     )

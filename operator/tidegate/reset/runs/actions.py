@@ -70,6 +70,11 @@ class KeepLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class PauseAtEnd:
+    """Create the ``ConsumerGroupPause`` that keeps the group where its replay has ended."""
+
+
+@dataclass(frozen=True, slots=True)
 class TakeOver:
     """Stop the job and settle the run for good: offsets back where needed, final result."""
 
@@ -87,7 +92,9 @@ class Halt:
     briefly: bool = False
 
 
-Action = AddFinalizer | RemoveFinalizer | CreateRun | Launch | Approve | Fence | KeepLimits | TakeOver | Halt
+Action = (
+    AddFinalizer | RemoveFinalizer | CreateRun | Launch | Approve | Fence | KeepLimits | PauseAtEnd | TakeOver | Halt
+)
 
 
 @dataclass(frozen=True, slots=True)

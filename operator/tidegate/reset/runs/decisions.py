@@ -24,6 +24,7 @@ from tidegate.reset.runs.actions import (
     Fence,
     KeepLimits,
     Launch,
+    PauseAtEnd,
     RemoveFinalizer,
     TakeOver,
 )
@@ -282,8 +283,22 @@ def _replay(draft: Draft, number: int, runner: RunnerSeen) -> Decision:
     if replayed is not None and replayed.missing:
         return draft.decide(KeepLimits(), again_after_s=seen.tick_s)
     if replayed is not None and replayed.is_over:
-        return _launch(draft, number + 1, runner.engine)
+        if seen.pause is None or seen.pause.is_paused:
+            return _launch(draft, number + 1, runner.engine)
+        waits_for = seen.pause.waits_for or seen.trouble
+        if waits_for:
+            _say_waiting(draft, waits_for)
+        if not seen.pause.is_there:
+            return draft.decide(PauseAtEnd(), again_after_s=seen.tick_s)
     return draft.decide(again_after_s=seen.tick_s)
+
+
+def _say_waiting(draft: Draft, why: str) -> None:
+    """Of a replay that is over, and whose group is not paused yet."""
+    replay = draft.status.replay
+    if replay is not None:
+        draft.run(replay=replay.model_copy(update={"waits_for": why}))
+    draft.moving(ResetPhase.REPLAYING.value, f"the replay of reset {draft.seen.run_id} has reached its end; {why}")
 
 
 def _ended_well(run: Run) -> bool:

@@ -7,7 +7,7 @@ from typing import Final
 
 from tidegate.kafka.numbers import OFFSET_MAX
 from tidegate.kube.ports import EventType
-from tidegate.reset.applying.replay import CONTINUED, RETURNED
+from tidegate.reset.applying.replay import ENDINGS
 from tidegate.reset.model.fleet import FleetCounts, FleetPlan, span
 from tidegate.reset.model.plan import Plan
 from tidegate.reset.model.progress import Progress
@@ -131,7 +131,7 @@ def _progress_message(run: Run, phase: ResetPhase) -> str:
             return f"reset {run_id} of {whose} is being planned"
         case _:
             waves = next((line.message for line in reversed(run.journal) if line.wave and line.message), "")
-            back = next((line for line in run.journal if line.putting_back not in ("", RETURNED, CONTINUED)), None)
+            back = next((line for line in run.journal if line.putting_back not in ("", *ENDINGS)), None)
             if back is not None:
                 return f"reset {run_id} of {whose} is being rolled back ({phase.value}): {back.message}"
             return f"reset {run_id} of {whose}: {phase.value} ({_effect(plan)}){f'; {waves}' if waves else ''}"

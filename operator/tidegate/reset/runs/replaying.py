@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
-from tidegate.reset.applying.replay import CONTINUED, RETURNED, Replayed
+from tidegate.reset.applying.replay import ENDINGS, HELD, Replayed
 from tidegate.reset.model.progress import Progress
 from tidegate.reset.model.result import RunResult
 from tidegate.reset.store import Run
@@ -14,8 +14,6 @@ from tidegate.resources.reset import ResetPhase
 
 ENDING_LIMIT: Final = timedelta(minutes=15)
 """How long it may take to move a group on once its replay has ended; then it is put back to where it was before."""
-
-_ENDS: Final = (RETURNED, CONTINUED)
 
 _SHOWN_IN: Final = timedelta(seconds=10)
 """A forecast is told once the replay has lasted for so long, and to so many seconds: any change is a write."""
@@ -36,7 +34,7 @@ def is_replaying(run: Run) -> bool:
 
 def _ending(run: Run) -> Progress | None:
     """The line since which the group is moved on from the end."""
-    return next((line for line in run.journal if line.putting_back in _ENDS), None)
+    return next((line for line in run.journal if line.putting_back in ENDINGS), None)
 
 
 def has_to_be_over_by(run: Run) -> datetime | None:
@@ -79,7 +77,7 @@ def replay_status(run: Run, seen: Replayed | None, before: ReplayStatus | None, 
 
 def ended_status(before: ReplayStatus | None, result: RunResult) -> ReplayStatus | None:
     """What stays in a status of a run that has ended."""
-    if before is None or result.reason not in _ENDS:
+    if before is None or result.reason not in (*ENDINGS, HELD):
         return None if before is None else before.model_copy(update={"estimated_end": None, "waits_for": None})
     return before.model_copy(
         update={

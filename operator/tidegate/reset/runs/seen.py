@@ -49,6 +49,17 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
+class PauseSeen:
+    """The ``ConsumerGroupPause`` that is to keep a group where its replay has ended; ``waits_for``: why it does not
+    yet, for a person."""
+
+    name: str
+    is_there: bool = False
+    is_paused: bool = False
+    waits_for: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Seen:
     """One ``OffsetReset`` as a pass finds it. ``run_id``: its name. ``invalid``: why the spec can't be read; then
     ``spec`` is ``None``.
@@ -94,6 +105,8 @@ class Seen:
     trouble: str = ""
     replay: Replayed | None = None
     """How far a replay has come, where the brokers told."""
+    pause: PauseSeen | None = None
+    """Of a replay that is over, where its group is to stay paused."""
 
     @property
     def under_way(self) -> OffsetResetStatus | None:
