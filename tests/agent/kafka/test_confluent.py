@@ -148,6 +148,58 @@ def test_with_automatic_commits_no_record_is_delivered_from_a_limit_on_and_none_
     assert application.error is None
 
 
+@pytest.mark.parametrize("style", ["poll", "consume"])
+def test_what_a_group_is_reset_to_at_a_limit_is_not_replaced_by_the_next_automatic_commit(
+    scene: Scene, style: str
+) -> None:
+    """As at the end of a replay: the group had read beyond the limit, and its reset comes within the interval at which
+    librdkafka commits."""
+    application = scene.application(style=style, commit="auto", config={"auto.commit.interval.ms": 4_000})
+    application.wait_flowing(0, 1)
+    assert eventually(lambda: application.offsets(0)[-1] >= 60, 90)
+    stood = scene.pause(0).offset
+    epoch = scene.limit(0, 25)
+    scene.reset(0, 5)
+    scene.release(0)
+    assert eventually(lambda: (ack := scene.acked(0, epoch)) is not None and ack.offset == 25, 90)
+    replayed = time.time()
+
+    scene.pause(0)
+    scene.reset(0, stood)
+    # Two of its commits by itself are over once that of the other partition has moved twice.
+    for _ in range(2):
+        other = scene.committed(1)
+        assert eventually(lambda: scene.committed(1) != other, 90)
+
+    assert scene.committed(0) == stood
+    scene.limit(0, None)
+    scene.release(0)
+    application.wait_flowing(0, since=replayed)
+    assert application.offsets(0, replayed)[0] == stood
+    assert application.error is None
+
+
+def test_a_consumer_that_polls_has_committed_no_more_than_up_to_its_limit(scene: Scene) -> None:
+    """What it takes off its queue librdkafka stores, and commits; so it is paused before that."""
+    application = scene.application(style="poll", commit="auto")
+    application.wait_flowing(0, 1)
+    limit = scene.pause(0).offset + 40
+    epoch = scene.limit(0, limit)
+    # As many records come to both partitions: those beyond the limit are there before those below it are read.
+    assert eventually(lambda: application.offsets(1)[-1] > limit + 20, 90)
+    scene.release(0)
+    assert eventually(lambda: (ack := scene.acked(0, epoch)) is not None and ack.offset == limit, 90)
+    for _ in range(2):
+        other = scene.committed(1)
+        assert eventually(lambda: scene.committed(1) != other, 90)
+
+    assert scene.committed(0) == limit
+    assert application.offsets(0)[-1] == limit - 1
+    scene.limit(0, None)
+    assert eventually(lambda: application.offsets(0)[-1] > limit, 90)
+    assert is_whole(application.offsets(0))
+
+
 def test_a_resume_that_librdkafka_did_not_hear_is_told_again(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lifecycle, "TELL_AGAIN_S", 20.0)
     application = scene.application()

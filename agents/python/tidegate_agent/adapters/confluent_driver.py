@@ -40,6 +40,11 @@ _SETTLE_MAX_S: Final = 0.25
 _KEPT_METADATA: Final = 64
 
 
+def _ends(messages: Iterable[Any]) -> dict[Partition, int]:
+    """The offset after the last of them, by partition."""
+    return {key_of(message): message.offset() + 1 for message in messages if message.error() is None}
+
+
 class Driver(ConsumerOffsets):
     """One consumer's core and the thread that drives it. Locks are those of ``ConsumerOffsets``."""
 
@@ -102,7 +107,8 @@ class Driver(ConsumerOffsets):
         """Of what the client returned that which may reach the application; the rest is read again in its time."""
         # Without a lock first: what was not withheld when it came was delivered in time.
         if not self._withheld(messages):
-            self._note_delivered(messages)
+            if self.core.known.limits:
+                self._stop_at_limits(consumer, messages)
             return messages
         # The driver may be opening one of them at this moment.
         with self.calls(_LET_OUT_S) as held:
@@ -116,16 +122,14 @@ class Driver(ConsumerOffsets):
                     self._note_highest({partition: self._leaked[partition][1] for partition in back})
                 rest = [m for m in messages if m.error() is not None or key_of(m) not in back]
                 below = [m for m in messages if m.error() is None and self._is_below_limit(m, back)]
-                self._note_delivered([*rest, *below])
+                if self.core.known.limits:
+                    self.core.delivers(_ends([*rest, *below]))
                 self.core.withheld(back)
                 self.core.leaked(back, time.monotonic())
             if not back:
                 return messages
             log.debug("group %s: withholding records of %s", self.core.group, sorted(back))
-            try:
-                tell_twice(client.Consumer.pause, consumer, listed(back))
-            except cimpl.KafkaException as error:
-                log.debug("group %s: pause: %s", self.core.group, error)
+            self._stop(consumer, back)
             if held:
                 # Otherwise the driver may have sought the place to go on from already.
                 self._move(consumer, back)
@@ -142,10 +146,29 @@ class Driver(ConsumerOffsets):
             and self.core.is_beyond_limit(partition, back[partition])
         )
 
-    def _note_delivered(self, messages: list[Any]) -> None:
+    def _stop_at_limits(self, consumer: Any, messages: list[Any]) -> None:
+        """Note what is delivered. A partition whose next record is at its limit is paused before librdkafka takes that
+        record off its queue, and so stores it."""
+        ends = _ends(messages)
         with self._state:
-            if self.core.known.limits:
-                self.core.delivers({key_of(m): m.offset() + 1 for m in messages if m.error() is None})
+            self.core.delivers(ends)
+            if not any(self.core.is_beyond_limit(*end) for end in ends.items()):
+                return
+        # The driver may be opening one of them at this moment.
+        with self.calls(_LET_OUT_S):
+            with self._state:
+                reached = {p: end for p, end in ends.items() if self.core.is_beyond_limit(p, end)}
+                self.core.withheld(reached)
+                self.core.leaked(reached, time.monotonic())
+            if reached:
+                self._stop(consumer, reached)
+        self._wake.set()
+
+    def _stop(self, consumer: Any, partitions: Iterable[Partition]) -> None:
+        try:
+            tell_twice(client.Consumer.pause, consumer, listed(tuple(partitions)))
+        except cimpl.KafkaException as error:
+            log.debug("group %s: pause: %s", self.core.group, error)
 
     def _withheld(self, messages: list[Any]) -> list[Any]:
         return [m for m in messages if m.error() is None and self.core.is_withheld(key_of(m), m.offset())]

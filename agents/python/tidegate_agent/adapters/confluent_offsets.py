@@ -240,14 +240,17 @@ class ConsumerOffsets:
         return client.Consumer.commit(consumer, offsets=offsets, asynchronous=asynchronous)
 
     def _commit_before_limits(self, consumer: Any) -> None:
-        """Of partitions that are being closed at their limits: what librdkafka has not stored any more once it was
-        moved back to a record at the limit, and does not commit by itself while it takes a later offset for committed,
-        from before the group was reset."""
+        """Of partitions that are being closed at their limits: what librdkafka does not commit by itself while it takes
+        a later offset for committed, from before the group was reset.
+
+        Where it has stored a record that was withheld, that is what is committed. Otherwise it would do so later, and
+        replace what the group is reset to meanwhile.
+        """
         if not self.core.client_stores:
             return
         with self._state:
             found = {
-                p: offset
+                p: self._leaked.get(p, (0, offset))[1]
                 for p, offset in self.core.passed().items()
                 if (p in self._behind or p in self._leaked)
                 and self.core.stage(p) is Stage.DRAINING
