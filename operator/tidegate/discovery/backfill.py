@@ -36,12 +36,14 @@ _TURN_LIMIT_S: Final = 15.0
 @dataclass(frozen=True, slots=True)
 class Asker:
     """For whom owners are sent back: a policy by its uid and its namespace and name, and its connection's uid.
-    ``attribution``: in whose name that is recorded; ``None``: it is not."""
+    ``attribution``: in whose name that is recorded; ``None``: it is not. ``in_flight``: how long the application may
+    hold records before it commits them."""
 
     policy_uid: str
     policy: str
     connection_uid: str
     attribution: Attribution | None = None
+    in_flight: timedelta = timedelta(0)
 
 
 class Backfills:
@@ -80,7 +82,7 @@ class Backfills:
                 connection=connection,
                 selections=tuple(Selection(topic, frozenset(wanted)) for topic, wanted in sorted(numbers.items())),
                 target=ToEarliest(),
-                settings=ApplySettings(deadline=clock.now() + _DEADLINE),
+                settings=ApplySettings(asker.in_flight, clock.now() + _DEADLINE),
                 asked_by=f"the discovery of OffsetResetPolicy {asker.policy}",
                 connection_uid=asker.connection_uid,
             )

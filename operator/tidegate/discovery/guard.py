@@ -9,7 +9,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, Self
 
+from tidegate.audit.records import Action
+from tidegate.connection.live import Live
 from tidegate.control.records import PartitionKey
+from tidegate.discovery.backfill import Asker
 from tidegate.discovery.remembered import Counts, Remembered
 from tidegate.discovery.starts import Outcome, Start
 from tidegate.discovery.state import DiscoveryState, settle, without
@@ -17,14 +20,8 @@ from tidegate.kafka.model import Group, Offsets, Topic, TopicPartition
 from tidegate.kafka.names import is_allowed, is_internal, is_pattern
 from tidegate.kube.ports import EventType, KubeEvent
 from tidegate.policy.feature import PolicyView
-from tidegate.resources.features import (
-    MAX_NEWEST,
-    DiscoverySpec,
-    DiscoveryStatus,
-    NewPartition,
-    NewPartitions,
-    Repair,
-)
+from tidegate.policy.recording import attribution_of
+from tidegate.resources.discovery import MAX_NEWEST, DiscoverySpec, DiscoveryStatus, NewPartition, NewPartitions, Repair
 from tidegate.resources.partitions import format_partitions
 from tidegate.resources.policy import OffsetResetPolicySpec
 
@@ -154,6 +151,11 @@ class Guard:
     happenings: list[KubeEvent] = field(default_factory=list)
     committed: Offsets = field(default_factory=dict)
     cluster_id: str = ""
+
+    def asker(self, live: Live) -> Asker:
+        """For whom owners are sent back, and how long their application may hold records."""
+        told = attribution_of(self.policy, live.audit, Action.BACKFILL)
+        return Asker(self.uid, self.policy, live.uid, told, self.wish.discovery.in_flight or timedelta(0))
 
     def turn_to(self, wish: Wish, existed: Mapping[str, int]) -> None:
         """The policy asks for something else now. ``existed``: what is there, which is old for it."""

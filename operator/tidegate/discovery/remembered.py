@@ -9,7 +9,7 @@ from typing import Any, Final
 from tidegate.control.records import PartitionSeen
 from tidegate.discovery.state import DiscoveryState, KnownTopic
 from tidegate.kafka.model import TopicPartition
-from tidegate.resources.features import DiscoveryStatus
+from tidegate.resources.discovery import DiscoveryStatus
 
 PART: Final = "discovery"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidegate.policy.feature import WholeView
-from tidegate.resources.features import MAX_NEWEST, DiscoveryStatus
+from tidegate.resources.discovery import MAX_NEWEST, DiscoveryStatus
 from tidegate.resources.policy import PolicyStatus
 
 

@@ -24,7 +24,7 @@ from tidegate.control.gates import Gates
 from tidegate.control.records import PartitionKey, PartitionSeen
 from tidegate.discovery import gone
 from tidegate.discovery.ages import Ages, Look
-from tidegate.discovery.backfill import Asker, Backfills
+from tidegate.discovery.backfill import Backfills
 from tidegate.discovery.backoff import backoff_s
 from tidegate.discovery.brokertime import BrokerTime
 from tidegate.discovery.gone import GoneTopics
@@ -38,7 +38,7 @@ from tidegate.kafka.errors import KafkaFailure, UnknownPartitions
 from tidegate.kafka.model import Topic, TopicPartition
 from tidegate.policy.recording import attribution_of
 from tidegate.reset.store import StaleAttempt
-from tidegate.resources.features import NewPartition, NewPartitions
+from tidegate.resources.discovery import NewPartition, NewPartitions
 from tidegate.resources.reset import ResetPhase
 from tidegate.service.metrics import Metrics
 from tidegate.threads import in_thread
@@ -298,13 +298,13 @@ class ConnectionWatch:
             await self._send_back(guard, guard.to_be_sent_back(new))
 
     async def _send_back(self, guard: Guard, late: tuple[TopicPartition, ...]) -> None:
-        parts, kafka, wish, audit = self._parts, self.live.kafka, guard.wish, self.live.audit
-        if late and self._is_guarded(guard) and not guard.resetting and not parts.is_frozen(self.live):
-            asker = Asker(guard.uid, guard.policy, self.live.uid, attribution_of(guard.policy, audit, Action.BACKFILL))
+        parts, live, wish = self._parts, self.live, guard.wish
+        if late and self._is_guarded(guard) and not guard.resetting and not parts.is_frozen(live):
+            asker = guard.asker(live)
             send_back = functools.partial(
-                parts.backfills.carry_out, kafka, parts.clock, self.live.connection, asker, wish.group, late
+                parts.backfills.carry_out, live.kafka, parts.clock, live.connection, asker, wish.group, late
             )
-            result = await in_thread(parts.executor, begin, parts.is_frozen, self.live, send_back)
+            result = await in_thread(parts.executor, begin, parts.is_frozen, live, send_back)
             if result.phase is ResetPhase.SUCCEEDED:
                 guard.sent_back(late)
                 for _ in late:

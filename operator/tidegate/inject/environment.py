@@ -18,7 +18,8 @@ from types import MappingProxyType
 from typing import Final, assert_never
 
 from tidegate.resources.connection import KafkaConnectionSpec
-from tidegate.resources.features import ConsumerFormat, NewPartitions, Selector, SelectorOperator, SelectorRequirement
+from tidegate.resources.discovery import NewPartitions
+from tidegate.resources.features import ConsumerFormat, Selector, SelectorOperator, SelectorRequirement
 from tidegate.resources.policy import OffsetResetPolicySpec
 
 _CONTROL_TOPIC: Final = "TIDEGATE_CONTROL_TOPIC"

@@ -8,15 +8,8 @@ from pydantic import Field
 
 from tidegate.resources.base import SharedConnectionRef, SpecModel, StatusModel
 from tidegate.resources.conditions import Conditions
-from tidegate.resources.features import (
-    ConsumersSpec,
-    DiscoverySpec,
-    DiscoveryStatus,
-    InjectionStatus,
-    LatestSpec,
-    RetentionSpec,
-    RetentionStatus,
-)
+from tidegate.resources.discovery import DiscoverySpec, DiscoveryStatus
+from tidegate.resources.features import ConsumersSpec, InjectionStatus, LatestSpec, RetentionSpec, RetentionStatus
 from tidegate.resources.fields import Excluded, GroupId, GroupPatterns, TopicPatterns
 from tidegate.resources.many_groups import ManyGroupsStatus, Overlaps
 from tidegate.resources.reset import OF_ONE_GROUP, EarlierReset, RequestedReset, ResetSpec

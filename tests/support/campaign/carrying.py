@@ -209,7 +209,8 @@ class Carried:
             arguments = ["job", str(self._trial.folder), document]
         else:
             numbers = ",".join(map(str, self.run.partitions))
-            arguments = ["backfill", self._trial.bootstrap, self._trial.group, self._trial.topic, numbers]
+            in_flight = str(self._trial.cell.in_flight_s)
+            arguments = ["backfill", self._trial.bootstrap, self._trial.group, self._trial.topic, numbers, in_flight]
         command = [*self._program, *arguments]
         errors = self._trial.folder / f"{self.run.name}-{len(self._writers)}.err"
         with errors.open("wb") as stderr:

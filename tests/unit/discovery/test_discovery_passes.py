@@ -32,7 +32,7 @@ from tidegate.policy.feature import PolicyView
 from tidegate.policy.memory import GroupMemory, PolicyMemory
 from tidegate.resources.base import parse_spec
 from tidegate.resources.connection import AllowSpec
-from tidegate.resources.features import DiscoveredTopic, DiscoveryStatus
+from tidegate.resources.discovery import DiscoveredTopic, DiscoveryStatus
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
 from tidegate.service.metrics import Metrics
 from tidegate.threads import in_thread

@@ -10,7 +10,7 @@ from tidegate.discovery.guard import Guard, Wish
 from tidegate.discovery.starts import Outcome, Start
 from tidegate.discovery.state import DiscoveryState, KnownTopic
 from tidegate.kafka.model import TopicPartition
-from tidegate.resources.features import DiscoverySpec
+from tidegate.resources.discovery import DiscoverySpec
 
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
 OTHER = TopicPartition("refunds", 0)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -104,6 +105,37 @@ def test_an_owner_that_was_there_first_is_noticed_and_sent_back(protocol: GroupT
     assert start == Start(Outcome.OVERTAKEN, 0, 10)
     assert result.phase is ResetPhase.SUCCEEDED
     assert scene.read(consumer)[:10] == list(range(10))
+
+
+@pytest.mark.parametrize("late_s", [0.02, 0.1, 0.2])
+def test_a_late_commit_of_an_owner_that_is_sent_back_does_not_replace_the_start(late_s: float) -> None:
+    """Its application holds records for a while, and commits them by hand, here before its consumer has asked where to
+    begin."""
+    scene = Scene()
+    consumer = scene.consumer(GroupType.CONSUMER)
+    consumer.fetches_after_s, consumer.records_per_poll = 0.5, 1
+    scene.expand()
+    scene.hand_out(consumer)
+    scene.kafka.append(NEW, [START] * 400)
+    scene.clock.sleep(10)
+    lost, brought = consumer._lost, []
+
+    def bring() -> None:
+        held = dict(consumer.positions)
+        lost()
+        if not brought:
+            brought.append(held)
+            scene.clock.after(late_s, lambda: consumer._commit(held))
+
+    consumer._lost = bring  # type: ignore[method-assign]
+    asker = replace(ASKER, in_flight=timedelta(seconds=3))
+
+    result = Backfills().carry_out(scene.kafka, scene.clock, Connection("fake:9092"), asker, GROUP, [NEW])
+    scene.clock.sleep(60)
+
+    assert brought
+    assert (result.phase, result.waiting) == (ResetPhase.SUCCEEDED, 0)
+    assert 0 in scene.read(consumer)
 
 
 def test_an_owner_that_a_rebalance_hides_is_taken_for_one_that_was_there_first() -> None:

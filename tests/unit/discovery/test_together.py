@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from tidegate.discovery.together import together
 from tidegate.policy.feature import WholeView
 from tidegate.resources.base import parse_spec
-from tidegate.resources.features import DiscoveryStatus, NewPartition
+from tidegate.resources.discovery import DiscoveryStatus, NewPartition
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
