@@ -11,35 +11,37 @@ AGENT = "TIDEGATE_AGENT"
 """``1``: consumers of this process are managed. Off by default."""
 
 CONTROL_TOPIC = "TIDEGATE_CONTROL_TOPIC"
-"""As the ``KafkaConnection`` names it, ``__tidegate`` by default."""
+"""The control topic, as the ``KafkaConnection`` names it; ``__tidegate`` by default."""
 
 ACK_TOPIC = "TIDEGATE_ACK_TOPIC"
-"""Where acks are written, as the ``KafkaConnection`` names it; by default the control topic's name followed by
-``_acks``."""
+"""The ack topic, as the ``KafkaConnection`` names it; by default the control topic's name followed by ``_acks``."""
 
 ON_UNREACHABLE = "TIDEGATE_ON_UNREACHABLE"
-"""What becomes of partitions whose gate cannot be read: they ``wait``, the default, or ``open`` after a while."""
+"""What happens to partitions whose gate cannot be read. ``wait``, the default: they wait until it can be read.
+``open``: they are delivered after ``TIDEGATE_UNREACHABLE_AFTER_S``."""
 
 UNREACHABLE_AFTER = "TIDEGATE_UNREACHABLE_AFTER_S"
-"""How long that while is, in seconds; 30 by default."""
+"""With ``open``: after how many seconds such partitions are delivered; 30 by default."""
 
 LATEST_MAX_AGE = "TIDEGATE_LATEST_MAX_AGE"
-"""For consumers that do not say it themselves: ``auto.offset.reset.latest.max.age``, in milliseconds; -1, off, by
+"""For consumers that do not set it themselves: ``auto.offset.reset.latest.max.age``, in milliseconds; -1 (off) by
 default."""
 
 NEW_PARTITIONS = "TIDEGATE_NEW_PARTITIONS"
-"""The same of ``auto.offset.reset.new.partitions``: ``earliest``, ``latest``, or ``none``, the default: unsaid."""
+"""For consumers that do not set it themselves: ``auto.offset.reset.new.partitions``, which is ``earliest``, ``latest``,
+or ``none`` (not set), the default."""
 
 GROUP = "TIDEGATE_GROUP"
-"""The group whose consumers the two above are for, as one process may read several; absent: every group."""
+"""The group to whose consumers the two options above apply, as one process may have consumers of several groups.
+Absent: every group."""
 
 STRICT = "TIDEGATE_STRICT"
-"""``true``: the process refuses to start while one of these, or an option for new partitions in a consumer's own
-configuration, has an invalid value. ``false``, the default: what is wrong is logged."""
+"""``true``: the process refuses to start if one of these variables, or an option for new partitions in a consumer's own
+configuration, has an invalid value. ``false``, the default: the invalid value is logged."""
 
 LOG = "TIDEGATE_LOG"
-"""``DEBUG``, ``INFO``, ``WARNING`` or ``ERROR``: the agent logs to standard error. Absent: the logger
-``tidegate_agent`` is the application's."""
+"""``DEBUG``, ``INFO``, ``WARNING`` or ``ERROR``: the agent logs to standard error. Absent: it logs to the logger
+``tidegate_agent``, which the application configures."""
 
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 _ON = ("1", "true", "on", "yes")

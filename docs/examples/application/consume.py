@@ -1,4 +1,4 @@
-"""An ordinary consumer that prints what it is given: ``python consume.py``. It knows nothing of Tidegate."""
+"""An ordinary consumer that prints what it receives: ``python consume.py``. It knows nothing of Tidegate."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ SETTINGS = {
 def main() -> None:
     consumer = Consumer(SETTINGS)
     consumer.subscribe([os.environ.get("TOPIC", "orders")])
-    # As a pod is asked to end. Whoever just dies stays a member until its session is over.
+    # How a pod is asked to end. A consumer that is killed stays a member of the group until its session times out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     try:
         while True:

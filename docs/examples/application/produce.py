@@ -1,4 +1,4 @@
-"""Ten orders a second to four partitions, until it is stopped: ``python produce.py``."""
+"""Produces ten orders a second to four partitions, until it is stopped: ``python produce.py``."""
 
 import itertools
 import json
@@ -15,7 +15,7 @@ TOPIC = os.environ.get("TOPIC", "orders")
 
 
 def main() -> None:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # as a pod is asked to end
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # how a pod is asked to end
     admin = AdminClient(SERVERS)
     try:
         admin.create_topics([NewTopic(TOPIC, num_partitions=4)])[TOPIC].result()

@@ -265,8 +265,8 @@ class Settings(BaseModel):
     """The time between two looks at a Kafka cluster otherwise, and between two checks of Secrets for changes."""
 
     deletion_limit_s: Seconds = 120.0
-    """How long a deletion in mid-run may wait for the offsets to be rolled back, and the deletion of a pause for
-    Kafka."""
+    """How long the deletion of an OffsetReset may wait for its offsets to be rolled back, and the deletion of a pause
+    for Kafka."""
 
     observe: bool = False
     """Whether every KafkaConnection is treated as if it had ``spec.observe``, with which nothing is changed in Kafka:
