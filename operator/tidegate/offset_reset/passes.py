@@ -256,9 +256,12 @@ class ResetPasses:
     async def _approved(
         self, body: Object, spec: OffsetResetSpec | None, current: OffsetResetStatus, seen: Seen
     ) -> Seen:
-        """With the approval of a plan that waits for one, and why it has to wait all the same."""
+        """With the approval of a plan that waits for one, and why it has to wait all the same. One that is being
+        deleted does not go ahead: it must not be given a turn, which keeps others waiting."""
         run = seen.run
         if run is None or current.approved_digest is not None or not plan_awaits_approval(run):
+            return seen
+        if seen.deleting_since is not None:
             return seen
         chosen = await self._approvals.chosen(body, run.digest)
         seen = replace(seen, approval=chosen.approval, no_effect=chosen.no_effect)
