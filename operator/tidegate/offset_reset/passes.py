@@ -333,6 +333,7 @@ class ResetPasses:
             case RemoveFinalizer():
                 await self._once.note_end(body, decision.status, seen.now)
                 await self._kept.keep(body, decision.status)
+                await self._approvals.tell_effect(body, decision.status)
                 body = await in_thread(self._parts.executor, parts.kube.set_finalizers, RESETS, body, finalizers)
                 if under_way(decision.status) is not None and seen.run is not None:
                     # The resource goes with its run in mid-flight: nobody will see how that ends.
