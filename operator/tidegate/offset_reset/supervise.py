@@ -87,6 +87,7 @@ class Supervision:
 
     async def fence(self, body: Object, seen: Seen, number: int) -> None:
         live = self._runs.connection(body, seen)
+        await self._withdraw(body, seen)
         store = self._runs.store(body)
         fleet = self._runs.fleet_parts(body, seen, live)
         if fleet is None:
@@ -103,6 +104,16 @@ class Supervision:
                 seen.run_document,
                 seen.runner.status.message or seen.runner.status.state.value,
             )
+
+    async def _withdraw(self, body: Object, seen: Seen) -> None:
+        """End a job of which nothing is known before another one is started: a SparkApplication that was not taken up
+        may be hours later, and would take the run away from the job that has it by then."""
+        current, runner = seen.under_way, seen.runner
+        if runner is None or current is None or current.application is None:
+            return
+        if runner.status.state is RunnerState.LOST:
+            launch = self._runs.launch(body, seen.spec, current, current.application)
+            await in_thread(self._parts.patient_executor, self._parts.runners[runner.engine].stop, launch)
 
     async def keep_limits(self, body: Object, seen: Seen) -> None:
         live, store = self._runs.connection(body, seen), self._runs.store(body)

@@ -19,7 +19,7 @@ from support.reset_world import CREATED, T0, FleetWorld, World
 from support.sweeping import Sweeping
 from tidegate.control.records import Hold, HoldKey
 from tidegate.jobs.errors import BadSparkSpec, RunnerFailure
-from tidegate.jobs.runner import Launch, RunnerStatus
+from tidegate.jobs.runner import Launch, RunnerState, RunnerStatus
 from tidegate.jobs.storage import S3, Folder, Storage
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized, OutcomeUnknown, Refused, Unavailable, UnknownPartitions
@@ -142,6 +142,39 @@ def test_a_job_that_dies_is_fenced_and_started_again_under_another_name(world: W
     assert waited_for == [0, 0, 0]
     assert world.reset["phase"] == "Succeeded"
     assert world.offset == 10
+
+
+@pytest.mark.parametrize("failures", [0, 2])
+def test_a_job_that_was_never_taken_up_is_ended_before_another_one_is_started(world: World, failures: int) -> None:
+    """A SparkApplication may be taken up hours later, and would take the run away from the job that has it by then."""
+    work, stop, events = world.runner.work, world.runner.stop, list[str]()
+    refusals = [RunnerFailure("not now")] * failures
+
+    def never_taken_up(launch: Launch) -> None:
+        events.append(f"start {launch.name[-1]}")
+        if launch.name.endswith("-1"):
+            world.runner.states[launch.name] = RunnerStatus(RunnerState.LOST, "not taken up by the Spark operator")
+        else:
+            work(launch)
+
+    def stopped(launch: Launch) -> None:
+        if refusals:
+            raise refusals.pop()
+        events.append(f"stop {launch.name[-1]}")
+        stop(launch)
+
+    world.runner.work = never_taken_up
+    vars(world.runner)["stop"] = stopped
+    world.ask()
+    for _ in range(failures):
+        with pytest.raises(RunnerFailure, match="not now"):
+            world.passes()
+        assert events == ["start 1"]
+
+    world.passes()
+
+    assert events == ["start 1", "stop 1", "start 2"]
+    assert world.reset["phase"] == "Succeeded"
 
 
 def test_a_job_that_ends_after_its_document_was_read_has_not_died(
