@@ -60,8 +60,12 @@ class Supervision:
             return RunnerSeen(engine)
         launch = self._runs.launch(body, spec, current, current.application)
         status = await in_thread(self._parts.executor, runner.status, launch)
+        now = self._parts.clock.now()
         if status.state is not RunnerState.RUNNING and memory.dead != launch.name:
-            memory.dead, memory.died_at = launch.name, self._parts.clock.now()
+            memory.dead, memory.died_at = launch.name, now
+        if memory.died_at is not None:
+            # A clock that was set back since would put off the next job by as much.
+            memory.died_at = min(memory.died_at, now)
         return RunnerSeen(
             engine=engine,
             status=status,

@@ -234,6 +234,21 @@ def test_a_job_that_always_dies_fails_the_run_after_so_many_launches(world: Worl
     assert world.offset == 50
 
 
+def test_a_clock_that_is_set_back_does_not_put_off_the_next_job(world: World) -> None:
+    world.runner.work = lambda launch: world.runner.end(launch, "killed")
+    world.ask()
+    while len(world.runner.started) < 3:
+        world.some_passes(1)
+    world.some_passes(1)  # that it has died is seen
+    vars(world.clock)["_start"] -= timedelta(hours=1)
+    before_s = world.clock.monotonic()
+
+    world.some_passes(4)
+
+    assert len(world.runner.started) > 3
+    assert world.clock.monotonic() - before_s < 60
+
+
 @pytest.mark.parametrize("failure", [RunnerFailure, BadSparkSpec])
 def test_a_job_that_cannot_be_started_is_tried_again_and_the_reason_is_said(
     world: World, failure: type[Exception]
