@@ -188,29 +188,29 @@ class ResetPasses:
 
     async def _see(self, body: Object, spec: OffsetResetSpec | None, invalid: str, status: OffsetResetStatus) -> Seen:
         parts, metadata, annotations = self._parts, body["metadata"], _annotations(body)
-        deleting = metadata.get("deletionTimestamp")
+        deleting, now = metadata.get("deletionTimestamp"), parts.clock.now()
+        memory, limit = self._memories.of(body), parts.deletion_limit
         seen = Seen(
             uid=uid_of(body),
             run_id=name_of(body),
             generation=int(metadata["generation"]),
             spec=spec,
             status=status,
-            now=parts.clock.now(),
+            now=now,
             invalid=invalid,
             annotated=reasons.APPROVE in annotations,
             abandoned=is_abandoned(body),
-            deleting_since=datetime.fromisoformat(deleting) if deleting else None,
+            deleting_since=memory.deletion_began(datetime.fromisoformat(deleting), now, limit) if deleting else None,
             has_finalizer=reasons.FINALIZER in (metadata.get("finalizers") or ()),
-            deletion_limit=parts.deletion_limit,
+            deletion_limit=limit,
             max_launches=parts.max_launches,
             tick_s=parts.active_tick_s,
-            trouble=self._memories.of(body).trouble,
-            unhalted=self._memories.of(body).unhalted,
+            trouble=memory.trouble,
+            unhalted=memory.unhalted,
         )
         current = under_way(status)
         if is_settled(status) or (current is None and spec is None):
             return seen
-        memory = self._memories.of(body)
         seen = replace(seen, run_document=document_of(body), halted=memory.halted)
         seen = await self._with_document(body, seen)
         if seen.forged or seen.foreign or seen.newer:

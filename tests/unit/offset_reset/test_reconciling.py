@@ -25,6 +25,7 @@ from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized, OutcomeUnknown, Refused, Unavailable, UnknownPartitions
 from tidegate.kafka.model import TopicPartition
 from tidegate.kube.ports import RESETS
+from tidegate.offset_reset.parts import Memories
 from tidegate.reset.applying.gates import hold_of, holder
 from tidegate.reset.applying.watch import TargetWatch
 from tidegate.reset.directory_store import DirectoryRunStore
@@ -410,6 +411,48 @@ def test_a_reset_deleted_in_mid_run_is_settled_and_let_go(world: World) -> None:
     assert result.reason == "Deleted"
     with pytest.raises(StaleAttempt):
         store.finish(result, attempt=0)
+
+
+def test_a_reset_that_was_deleted_while_no_operator_was_there_is_settled_all_the_same(world: World) -> None:
+    world.runner.work = lambda _launch: None
+    world.ask()
+    while not world.runner.started:
+        world.some_passes(1)
+    world.kube.delete(RESETS, "ns", world.name, world.clock.now().isoformat())
+    world.clock.sleep(600)
+    world.reconciler = world.fresh_reconciler()
+
+    world.passes()
+
+    assert not world.there
+    [document] = (world.folder / "runs").glob("*.json")
+    result = world.open_store("ns", document.stem, None).load().result
+    assert result is not None
+    assert result.reason == "Deleted"
+    assert "Abandoned" not in [happening.reason for happening in world.kube.happenings_of("p")]
+
+
+def test_it_is_given_up_where_that_takes_too_long(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unanswered(*_: Any, **__: Any) -> None:
+        raise Unavailable("nobody answers")
+
+    monkeypatch.setattr(job, "settle", unanswered)
+    world.runner.work = lambda _launch: None
+    world.ask()
+    while not world.runner.started:
+        world.some_passes(1)
+    world.kube.delete(RESETS, "ns", world.name, world.clock.now().isoformat())
+    world.clock.sleep(600)
+    world.reconciler = world.fresh_reconciler()
+    began_s = world.clock.monotonic()
+
+    while world.there:
+        with contextlib.suppress(KafkaFailure, TimeoutError):
+            world.some_passes(1)
+        world.clock.sleep(1)
+
+    assert 30 <= world.clock.monotonic() - began_s < 120
+    assert [h.reason for h in world.kube.happenings_of("p")][-1] == "Abandoned"
 
 
 def test_one_that_has_ended_is_deleted_without_us(world: World) -> None:
@@ -890,8 +933,11 @@ def end_by_a_document_that_is_not_allowed(world: World) -> None:
 
 def end_by_the_limit_of_a_deletion(world: World) -> None:
     hanging(world)
-    # Longer ago than a deletion may take.
-    world.kube.delete(RESETS, "ns", world.name, (world.clock.now() - timedelta(minutes=3)).isoformat())
+    # Longer ago than a deletion may take, and so long known to the operator.
+    since = world.clock.now() - timedelta(minutes=3)
+    world.kube.delete(RESETS, "ns", world.name, since.isoformat())
+    memories: Memories = vars(vars(world.reconciler)["_passes"])["_memories"]
+    memories.of(world.body).deletion_seen = since
 
 
 def end_by_deleting_without_a_document(world: World) -> None:
