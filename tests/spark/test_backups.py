@@ -49,7 +49,7 @@ def test_groups_are_found_where_a_backup_has_them(
     place = Folder(tmp_path / "backups")
     order = Order(connection, place, "schedule", DUE, "p-1", (group,), keep=Keep(timedelta(0), timedelta(0)))
 
-    made = take_backup(spark, order, SystemClock())
+    made = take_backup(spark, order, SystemClock()).manifest
     assert (made.groups, made.offsets, made.unread) == (1, 2, {})
     rows = spark.read.parquet(str(place.path / schedule_folder(made.cluster_id, "schedule") / made.data)).collect()
     assert sorted((r["topic"], r["partition"], r["committed"], r["log_end"]) for r in rows) == [
@@ -58,7 +58,7 @@ def test_groups_are_found_where_a_backup_has_them(
     ]
 
     commit(kafka.bootstrap, group, topic, {0: 10, 1: 10})
-    again = take_backup(spark, replace(order, attempt="p-2"), SystemClock())
+    again = take_backup(spark, replace(order, attempt="p-2"), SystemClock()).manifest
     assert again == made, "a due time that has a backup keeps it"
 
     target = FromBackup(place, SystemClock().now())
@@ -70,7 +70,7 @@ def test_groups_are_found_where_a_backup_has_them(
     with pytest.raises(PlanRefused, match="BackupNotFound"):
         find_backup(spark, request, FromBackup(place, made.ended_at - timedelta(microseconds=1)), SystemClock().now())
 
-    later = take_backup(spark, replace(order, due=DUE + timedelta(hours=1), attempt="p-3"), SystemClock())
+    later = take_backup(spark, replace(order, due=DUE + timedelta(hours=1), attempt="p-3"), SystemClock()).manifest
     files, folder = Files(spark, place), schedule_folder(made.cluster_id, "schedule")
     assert manifests_of(files, made.cluster_id, "schedule") == [later], "what is over is removed"
     assert files.read(f"{folder}/{manifest_name(DUE)}") is None
@@ -136,11 +136,11 @@ def test_of_two_jobs_for_one_due_time_the_quicker_one_has_taken_the_backup(
         monkeypatch.setattr(DataFrameWriter, "parquet", write)
         write(writer, path)
         commit(kafka.bootstrap, group, topic, {1: 4})
-        quicker.append(take_backup(spark, replace(order, attempt="p-2"), SystemClock()))
+        quicker.append(take_backup(spark, replace(order, attempt="p-2"), SystemClock()).manifest)
 
     monkeypatch.setattr(DataFrameWriter, "parquet", write_after_the_other)
 
-    told = take_backup(spark, order, SystemClock())
+    told = take_backup(spark, order, SystemClock()).manifest
 
     assert [told] == quicker
     assert told.offsets == 2

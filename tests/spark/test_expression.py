@@ -222,6 +222,7 @@ DOCUMENTS = [
     *(spelling.encode() for spelling in SPELLINGS),
     b'{"st\\u0061tus":500,"s":"500"}',
     b'{"status":1,"status":500}',
+    b'{"tiny":200,"small":500,"big":500}',
     b'{"status":500,"s":"5\xff00"}',
     b'{"s":"500","status":"\xff500"',
     '{"status":500}'.encode("utf-16"),
@@ -242,6 +243,8 @@ IMPLYING = [
     "record.status = 500",
     "record.status = -0",
     "record.s = '500'",
+    "record.small = 500S",
+    "record.big = 500L",
 ]
 """Conditions for which bytes are looked at first."""
 NOT_IMPLYING = [
@@ -260,6 +263,7 @@ NOT_IMPLYING = [
     f"{TEXT} = null",
     "get_json_object(upper(string(value)), '$.S') = 'OUTOFSTOCK'",
     "record.total = 500",
+    "record.tiny = -56Y",
 ]
 """Conditions for which documents have to be read."""
 
@@ -267,7 +271,9 @@ NOT_IMPLYING = [
 def test_bytes_that_are_looked_at_first_change_no_answer(spark: Any) -> None:
     from pyspark.sql.functions import coalesce, expr, lit
 
-    schema = RecordSchema(SchemaFormat.JSON, "status INT, s STRING, total DOUBLE", "the test")
+    schema = RecordSchema(
+        SchemaFormat.JSON, "status INT, s STRING, total DOUBLE, tiny TINYINT, small SMALLINT, big BIGINT", "the test"
+    )
     conditions = {where: bind(spark, where, schema) for where in [*IMPLYING, *NOT_IMPLYING]}
     assert [where for where, condition in conditions.items() if condition.implied] == IMPLYING
 

@@ -26,6 +26,9 @@ class LaterClock(SystemClock):
     def now(self) -> datetime:
         return datetime.now(UTC) + self.ahead
 
+    def monotonic(self) -> float:
+        return super().monotonic() + self.ahead.total_seconds()
+
 
 @pytest.fixture
 def client(kube_client: Any, crds_installed: None) -> Any:

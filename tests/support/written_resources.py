@@ -20,7 +20,6 @@ import yaml
 from support.fake_kafka import FakeClock
 from support.fake_kube import FakeKube
 from support.kstatus import KStatus
-from tidegate.approval.reconcile import said as approval_status
 from tidegate.connection import status as connections
 from tidegate.connection.allow import GROUP_NOT_ALLOWED, STORAGE_NOT_ALLOWED
 from tidegate.connection.live import LiveConnections
@@ -37,6 +36,7 @@ from tidegate.offset_backup.order import Order
 from tidegate.offset_mirror import status as mirror
 from tidegate.offset_mirror.counting import counted
 from tidegate.offset_mirror.course import Course
+from tidegate.offset_reset.approval_status import said as approval_status
 from tidegate.pause import plan as pause
 from tidegate.pause.holds import hold_of, holder
 from tidegate.policy.draft import Draft

@@ -16,12 +16,12 @@ from tidegate.kube.loop import Pass
 from tidegate.kube.objects import newest_of, tell_once
 from tidegate.kube.ports import APPROVALS, RESETS, EventType, Kube, KubeEvent, NotFound, Object, namespace_of, uid_of
 from tidegate.offset_reset.approval_choice import approval_of
+from tidegate.offset_reset.approval_status import has_taken_effect, said
 from tidegate.offset_reset.reading import read_spec, status_is_readable, status_of
 from tidegate.reset.runs.approval_effect import Approval, ApprovalEffect, ResetSeen, effect_of
 from tidegate.reset.runs.reasons import INVALID_SPEC
 from tidegate.resources.approval import OffsetResetApprovalStatus
 from tidegate.resources.base import InvalidResource, read_status
-from tidegate.resources.conditions import EFFECTIVE, ConditionStatus, ready, reconciling, stalled, with_condition
 from tidegate.service.metrics import Metrics
 from tidegate.threads import in_thread
 
@@ -51,7 +51,7 @@ class ApprovalReconciler:
 
     async def reconcile(self, body: Object) -> Pass:
         before = read_status(OffsetResetApprovalStatus, body)
-        if body["metadata"].get("deletionTimestamp") or _has_taken_effect(body):
+        if body["metadata"].get("deletionTimestamp") or has_taken_effect(body):
             return Pass(body, _REST_S)  # what has taken effect has done so for good, also once the reset is gone
         try:
             stands = await self._effect(body, approval_of(body))
@@ -87,27 +87,3 @@ class ApprovalReconciler:
         spec, _ = read_spec(there)
         status = status_of(there) if status_is_readable(there) else None
         return ResetSeen(spec, status, deleting=bool(there["metadata"].get("deletionTimestamp")))
-
-
-def _has_taken_effect(body: Object) -> bool:
-    """By what its status says, also where a newer version has written that and the rest of it can't be read."""
-    conditions = (body.get("status") or {}).get("conditions") or ()
-    return any((each.get("type"), each.get("status")) == (EFFECTIVE, ConditionStatus.TRUE) for each in conditions)
-
-
-def said(
-    before: OffsetResetApprovalStatus, stands: ApprovalEffect, generation: int, now: datetime
-) -> OffsetResetApprovalStatus:
-    """The status that says how the approval stands."""
-    about = {"reason": stands.reason, "message": stands.message}
-    match stands.effective:
-        case True:
-            conditions = ready(before.conditions, **about, generation=generation, now=now)
-        case None:
-            conditions = reconciling(before.conditions, **about, generation=generation, now=now)
-        case False:
-            conditions = stalled(before.conditions, **about, generation=generation, now=now)
-    conditions = with_condition(conditions, EFFECTIVE, stands.effective, **about, generation=generation, now=now)
-    return before.model_copy(
-        update={"observed_generation": generation, "effective_at": stands.since, "conditions": conditions}
-    )

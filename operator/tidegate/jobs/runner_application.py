@@ -7,6 +7,7 @@ says as well, and it may say the name of any pod: it is believed of a pod that c
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from json import JSONDecodeError
@@ -34,6 +35,8 @@ GRACE_S: Final = 10
 EXECUTORS_LATE_S: Final = 60.0
 """After the application was made: on a node that has the image, executors run some 20 s after it."""
 _TIMEOUT_S: Final = (5.0, 15.0)
+_MOST_DRIVERLESS: Final = 10_000
+"""Of so many it is remembered since when they have had no driver, or that they had one."""
 
 _ENDED: Final = frozenset({"COMPLETED", "FAILED", "SUBMISSION_FAILED"})
 
@@ -55,6 +58,9 @@ class SparkApplicationRunner:
         self._core = CoreObjects(client)
         self._settings = settings
         self._clock = clock or SystemClock()
+        self._driverless: dict[str, float | None] = {}
+        """By uid, when applications were first seen without a driver's pod; ``None`` once they were seen with one."""
+        self._mutex = threading.Lock()
         self._template = (settings.templates / "sparkapplication.yaml").read_text(encoding="utf-8")
 
     @property
@@ -89,10 +95,12 @@ class SparkApplicationRunner:
         pod = self._driver_pod(launch, application)
         phase = pod["status"].get("phase") if pod is not None else None
         age_s = (self._clock.now() - _created(application)).total_seconds()
-        if pod is not None and phase in ("Pending", "Running", "Unknown"):
+        if pod is not None:
+            self._note(application, None)
+        if pod is not None and phase not in ("Succeeded", "Failed"):  # without any, it was just made
             why = _waiting(pod) or (_executors_waiting(status) if age_s > EXECUTORS_LATE_S else "")
             return RunnerStatus(RunnerState.RUNNING, why)
-        if pod is not None and phase in ("Succeeded", "Failed"):
+        if pod is not None:
             if phase == "Succeeded":
                 return RunnerStatus(RunnerState.EXITED)
             ended = _ended(pod)
@@ -101,12 +109,33 @@ class SparkApplicationRunner:
         if state in _ENDED:
             message = f"SparkApplication is {state}" + (f": {said}" if said else "")
             return RunnerStatus(RunnerState.EXITED, "" if state == "COMPLETED" else message)
-        name = state or "not taken up by the Spark operator"
-        message = f"SparkApplication is {name} and has no driver pod {age_s:.0f} s after it was created"
-        if age_s > self._settings.start_timeout.total_seconds():
+        said = f"SparkApplication is {state or 'not taken up by the Spark operator'} and has"
+        waited_s = self._without_driver_s(application)
+        if waited_s is None:
+            return RunnerStatus(RunnerState.LOST, f"{said} no driver pod any more")
+        if waited_s > self._settings.start_timeout.total_seconds():
             # It may still be taken up one day: whoever starts another one has to stop this one first.
-            return RunnerStatus(RunnerState.LOST, f"{message}. Is the Spark operator running?")
-        return RunnerStatus(RunnerState.RUNNING, message)
+            why = f"{said} had no driver pod for {waited_s:.0f} s. Is the Spark operator running?"
+            return RunnerStatus(RunnerState.LOST, why)
+        return RunnerStatus(RunnerState.RUNNING, f"{said} no driver pod")
+
+    def _without_driver_s(self, application: Mapping[str, Any]) -> float | None:
+        """For how long this process has seen it without a driver's pod; ``None``: it has seen one before. When it was
+        made says nothing where this machine's clock is ahead of the API server's: each would be lost at once."""
+        now_s = self._clock.monotonic()
+        since_s = self._note(application, now_s)
+        return None if since_s is None else now_s - since_s
+
+    def _note(self, application: Mapping[str, Any], driverless_s: float | None) -> float | None:
+        """What is known of it from now on: that it has had a driver's pod (``None``), or since when it has had none."""
+        uid = str(application["metadata"]["uid"])
+        with self._mutex:
+            if driverless_s is None:
+                self._driverless[uid] = None
+            known = self._driverless.setdefault(uid, driverless_s)
+            if len(self._driverless) > _MOST_DRIVERLESS:
+                del self._driverless[next(iter(self._driverless))]
+        return known
 
     def stop(self, launch: Launch) -> None:
         deadline = self._clock.monotonic() + STOP_PATIENCE_S

@@ -69,7 +69,8 @@ def backup_of(manifest: Manifest, storage: Storage) -> Backup:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How an attempt ended: with a backup, or why without. ``withdrawn``: by the operator, for another one."""
+    """How an attempt ended: with a backup, or why without. ``failure`` of one with a backup: why what is over was not
+    removed. ``withdrawn``: by the operator, for another one."""
 
     ended_at: Moment
     backup: Backup | None = None

@@ -163,6 +163,16 @@ class Keep:
     daily: timedelta
 
 
+_LATEST: Final = timedelta(hours=1)
+"""After its due time a backup is made by then, unless the operator was away."""
+
+
+def judged_at(due: datetime, now: datetime) -> datetime:
+    """By which time a job judges what is over: by its own clock, but by no later one than that of the operator, which
+    has asked for the backup of ``due``. A clock that is a year ahead must not have all backups removed."""
+    return min(now, due + _LATEST)
+
+
 def over(dues: Collection[datetime], keep: Keep | None, now: datetime) -> tuple[datetime, ...]:
     """The backups of one schedule, by due time, that are to be removed, the oldest first. Never the newest."""
     if keep is None or not dues:

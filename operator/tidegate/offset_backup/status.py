@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from tidegate.kube.ports import EventType, KubeEvent
 from tidegate.offset_backup.document import Backup, Document
-from tidegate.offset_backup.manifest import Keep, over
+from tidegate.offset_backup.manifest import Keep, judged_at, over
 from tidegate.offset_backup.schedule import is_late
 from tidegate.resources.conditions import (
     BACKED_UP,
@@ -166,7 +166,7 @@ def _listed(before: Before, spec: OffsetBackupSpec, made: Backup) -> tuple[Backu
         one.due: one for one in before.status.backups if one.due < newest.due and one.path.startswith(f"{folder}/")
     }
     keep = None if spec.keep is None else Keep(spec.keep.each, spec.keep.daily)
-    for due in over(dues.keys(), keep, made.taken_at):
+    for due in over(dues.keys(), keep, judged_at(made.due, made.taken_at)):
         del dues[due]
     return tuple(dues[due] for due in sorted(dues, reverse=True)[:MOST_LISTED])
 
@@ -202,11 +202,13 @@ def _trouble(standing: BackupStanding) -> str:
         return standing.trouble
     if document.is_under_way:
         return standing.trouble
-    failed = document.result is not None and document.result.backup is None and not document.result.withdrawn
-    if not failed or document.result is None:
+    result = document.result
+    if result is None or result.withdrawn:
         return ""
+    if result.backup is not None:
+        return f"Backups that are over were not removed: {result.failure}" if result.failure else ""
     again = f" (the next attempt is at {format_timestamp(standing.next)})" if standing.next is not None else ""
-    return f"{_failed(document)}{again}: {document.result.failure}"
+    return f"{_failed(document)}{again}: {result.failure}"
 
 
 def _failed(document: Document) -> str:

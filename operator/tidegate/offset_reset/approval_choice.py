@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from tidegate.kube.objects import newest_of
-from tidegate.kube.ports import APPROVALS, Object, name_of, namespace_of, uid_of
+from tidegate.kube.ports import (
+    APPROVALS,
+    Conflict,
+    KubeFailure,
+    KubeUnavailable,
+    NotFound,
+    Object,
+    label_of,
+    name_of,
+    namespace_of,
+    uid_of,
+)
+from tidegate.offset_reset.approval_status import has_taken_effect, said
 from tidegate.offset_reset.parts import Parts
 from tidegate.offset_reset.reading import status_of
-from tidegate.reset.runs.approval_effect import Approval, Candidates, candidates
+from tidegate.reset.runs.approval_effect import Approval, Candidates, ResetSeen, candidates, effect_of
 from tidegate.reset.runs.reasons import WAITING_FOR_QUOTA
-from tidegate.resources.approval import OffsetResetApprovalSpec
-from tidegate.resources.base import InvalidResource, parse_spec
+from tidegate.resources.approval import OffsetResetApprovalSpec, OffsetResetApprovalStatus
+from tidegate.resources.base import InvalidResource, parse_spec, read_status
 from tidegate.resources.conditions import COMPLETE, find_condition
+from tidegate.resources.offset_reset import OffsetResetStatus
 from tidegate.threads import in_thread
+
+_log = logging.getLogger(__name__)
 
 _SHOWN: Final = 3
 """So many approvals without effect are named in the reset's conditions; all of them say it of themselves."""
@@ -71,6 +87,36 @@ class Approvals:
             if newest is not None and not newest["metadata"].get("deletionTimestamp"):
                 return Chosen(approval, no_effect)
         return Chosen(None, no_effect)
+
+    async def tell_effect(self, reset: Object, status: OffsetResetStatus) -> None:
+        """Say of the approval by which the plan was applied that it has taken effect, before the reset may go: once it
+        is gone nobody knows. The approval's own passes say it too, but may come later.
+
+        Raises ``KubeUnavailable`` and ``Conflict``, to be tried again; not for a reset that is being deleted, which
+        nothing may hold up.
+        """
+        try:
+            await self._tell_effect(reset, status)
+        except NotFound:
+            return
+        except (InvalidResource, KubeFailure) as failure:
+            is_passing = isinstance(failure, KubeUnavailable | Conflict)
+            if is_passing and not reset["metadata"].get("deletionTimestamp"):
+                raise
+            _log.warning("%s: its approval could not be told that it has taken effect: %s", label_of(reset), failure)
+
+    async def _tell_effect(self, reset: Object, status: OffsetResetStatus) -> None:
+        parts, by = self._parts, status.approval
+        if by is None:
+            return
+        body = await in_thread(parts.executor, parts.kube.get, APPROVALS, namespace_of(reset), by.name)
+        if uid_of(body) != by.uid or body["metadata"].get("deletionTimestamp") or has_taken_effect(body):
+            return
+        stands = effect_of(approval_of(body), ResetSeen(None, status), separate=parts.separate_approver)
+        before, generation = read_status(OffsetResetApprovalStatus, body), int(body["metadata"]["generation"])
+        now = said(before, stands, generation, parts.clock.now())
+        await in_thread(parts.executor, parts.kube.replace_status, APPROVALS, body, now.to_json())
+        parts.metrics.wrote_status(APPROVALS.kind)
 
     def _candidates(
         self, reset: Object, plan: str, bodies: Iterable[Object]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from tidegate.clock import Clock
 from tidegate.cluster import Kafka
@@ -25,6 +25,8 @@ from tidegate.reset.model.result import RunResult
 from tidegate.reset.store import RunStore
 from tidegate.resources.reset import Engine
 from tidegate.service.metrics import Metrics
+
+_TRIED_AT_LEAST: Final = timedelta(seconds=30)
 
 OpenStore = Callable[[str, str, Mapping[str, Any] | None], RunStore]
 """(namespace, name, owner reference)"""
@@ -78,6 +80,15 @@ class Memory:
     unhalted: str = ""
     """Why a brief try at that failed."""
     taking_over: asyncio.Future[RunResult] | None = None
+    deletion_seen: datetime | None = None
+    """When it was first seen to be deleted."""
+
+    def deletion_began(self, at: datetime, now: datetime, limit: timedelta) -> datetime:
+        """When the time began that a deletion may take, of one that was asked for ``at``. Where no operator was there
+        meanwhile, or this one's clock is ahead, it would be given up before anything was tried: so there are some
+        seconds of it left when it is first seen."""
+        self.deletion_seen = min(self.deletion_seen or now, now)
+        return max(at, self.deletion_seen + min(limit, _TRIED_AT_LEAST) - limit)
 
 
 class Memories:

@@ -190,29 +190,29 @@ class ResetPasses:
 
     async def _see(self, body: Object, spec: OffsetResetSpec | None, invalid: str, status: OffsetResetStatus) -> Seen:
         parts, metadata, annotations = self._parts, body["metadata"], _annotations(body)
-        deleting = metadata.get("deletionTimestamp")
+        deleting, now = metadata.get("deletionTimestamp"), parts.clock.now()
+        memory, limit = self._memories.of(body), parts.deletion_limit
         seen = Seen(
             uid=uid_of(body),
             run_id=name_of(body),
             generation=int(metadata["generation"]),
             spec=spec,
             status=status,
-            now=parts.clock.now(),
+            now=now,
             invalid=invalid,
             annotated=reasons.APPROVE in annotations,
             abandoned=is_abandoned(body),
-            deleting_since=datetime.fromisoformat(deleting) if deleting else None,
+            deleting_since=memory.deletion_began(datetime.fromisoformat(deleting), now, limit) if deleting else None,
             has_finalizer=reasons.FINALIZER in (metadata.get("finalizers") or ()),
-            deletion_limit=parts.deletion_limit,
+            deletion_limit=limit,
             max_launches=parts.max_launches,
             tick_s=parts.active_tick_s,
-            trouble=self._memories.of(body).trouble,
-            unhalted=self._memories.of(body).unhalted,
+            trouble=memory.trouble,
+            unhalted=memory.unhalted,
         )
         current = under_way(status)
         if is_settled(status) or (current is None and spec is None):
             return seen
-        memory = self._memories.of(body)
         seen = replace(seen, run_document=document_of(body), halted=memory.halted)
         seen = await self._with_document(body, seen)
         if seen.forged or seen.foreign or seen.newer:
@@ -259,9 +259,12 @@ class ResetPasses:
     async def _approved(
         self, body: Object, spec: OffsetResetSpec | None, current: OffsetResetStatus, seen: Seen
     ) -> Seen:
-        """With the approval of a plan that waits for one, and why it has to wait all the same."""
+        """With the approval of a plan that waits for one, and why it has to wait all the same. One that is being
+        deleted does not go ahead: it must not be given a turn, which keeps others waiting."""
         run = seen.run
         if run is None or current.approved_digest is not None or not plan_awaits_approval(run):
+            return seen
+        if seen.deleting_since is not None:
             return seen
         chosen = await self._approvals.chosen(body, run.digest)
         seen = replace(seen, approval=chosen.approval, no_effect=chosen.no_effect)
@@ -335,6 +338,7 @@ class ResetPasses:
                     return body
                 await self._once.note_end(body, decision.status, seen.now)
                 await self._kept.keep(body, decision.status)
+                await self._approvals.tell_effect(body, decision.status)
                 body = await in_thread(self._parts.executor, parts.kube.set_finalizers, RESETS, body, finalizers)
                 if under_way(decision.status) is not None and seen.run is not None:
                     # The resource goes with its run in mid-flight: nobody will see how that ends.

@@ -11,8 +11,10 @@ from tidegate.kube.ports import POLICIES, Object, name_of, namespace_of, uid_of
 from tidegate.reset.runs.request import run_uid
 from tidegate.resources.base import InvalidResource, has_readable_status, read_status
 from tidegate.resources.offset_reset import OffsetResetSpec, OffsetResetStatus, parse_offset_reset
+from tidegate.resources.reset import ResetPhase, has_ended
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_OVER: Final = frozenset(phase.value for phase in ResetPhase if has_ended(phase))
 
 
 def read_spec(body: Object) -> tuple[OffsetResetSpec | None, str]:
@@ -31,6 +33,12 @@ def status_of(body: Object) -> OffsetResetStatus:
 def status_is_readable(body: Object) -> bool:
     """Whether what the status says of a run is known."""
     return has_readable_status(OffsetResetStatus, body)
+
+
+def is_over(body: Object) -> bool:
+    """Whether its run has ended, by what its status says, also where a newer version has written that and the rest of
+    it can't be read."""
+    return (body.get("status") or {}).get("phase") in _OVER
 
 
 def epoch_ms(at: datetime) -> int:

@@ -16,7 +16,7 @@ from tidegate.connection.sharing import is_foreign, not_usable
 from tidegate.connection.sharing import refusal as connection_refused
 from tidegate.kafka.names import covers, is_pattern, narrowed
 from tidegate.kube.ports import Object, name_of
-from tidegate.offset_reset.reading import is_suspended, status_of
+from tidegate.offset_reset.reading import is_suspended, status_is_readable, status_of
 from tidegate.offset_reset.turns import not_ready, whose
 from tidegate.reset.runs import reasons
 from tidegate.reset.runs.request import selections
@@ -48,6 +48,12 @@ def undone_to_wait_for(undone: Object | None) -> Refusal | None:
     """Why an ``OffsetReset`` that undoes another has to wait."""
     if undone is None or is_settled(status_of(undone)):
         return None
+    if not status_is_readable(undone):
+        return Refusal(
+            reasons.UNREADABLE_STATUS,
+            f"spec.to.undo: this version of Tidegate can't read the status of OffsetReset {name_of(undone)}: this "
+            "reset waits for the version that wrote it",
+        )
     return Refusal(
         reasons.UNDONE_NOT_ENDED,
         f"spec.to.undo: OffsetReset {name_of(undone)} has not ended: this reset waits until it has",

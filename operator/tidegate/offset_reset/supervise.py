@@ -60,8 +60,12 @@ class Supervision:
             return RunnerSeen(engine)
         launch = self._runs.launch(body, spec, current, current.application)
         status = await in_thread(self._parts.executor, runner.status, launch)
+        now = self._parts.clock.now()
         if status.state is not RunnerState.RUNNING and memory.dead != launch.name:
-            memory.dead, memory.died_at = launch.name, self._parts.clock.now()
+            memory.dead, memory.died_at = launch.name, now
+        if memory.died_at is not None:
+            # A clock that was set back since would put off the next job by as much.
+            memory.died_at = min(memory.died_at, now)
         return RunnerSeen(
             engine=engine,
             status=status,
@@ -87,6 +91,7 @@ class Supervision:
 
     async def fence(self, body: Object, seen: Seen, number: int) -> None:
         live = self._runs.connection(body, seen)
+        await self._withdraw(body, seen)
         store = self._runs.store(body)
         fleet = self._runs.fleet_parts(body, seen, live)
         if fleet is None:
@@ -103,6 +108,16 @@ class Supervision:
                 seen.run_document,
                 seen.runner.status.message or seen.runner.status.state.value,
             )
+
+    async def _withdraw(self, body: Object, seen: Seen) -> None:
+        """End a job of which nothing is known before another one is started: a SparkApplication that was not taken up
+        may be hours later, and would take the run away from the job that has it by then."""
+        current, runner = seen.under_way, seen.runner
+        if runner is None or current is None or current.application is None:
+            return
+        if runner.status.state is RunnerState.LOST:
+            launch = self._runs.launch(body, seen.spec, current, current.application)
+            await in_thread(self._parts.patient_executor, self._parts.runners[runner.engine].stop, launch)
 
     async def keep_limits(self, body: Object, seen: Seen) -> None:
         live, store = self._runs.connection(body, seen), self._runs.store(body)

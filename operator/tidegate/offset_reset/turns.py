@@ -33,7 +33,7 @@ from tidegate.kube.ports import (
     uid_of,
 )
 from tidegate.offset_reset.parts import Parts
-from tidegate.offset_reset.reading import is_suspended, read_spec, status_is_readable, status_of
+from tidegate.offset_reset.reading import is_over, is_suspended, read_spec, status_is_readable, status_of
 from tidegate.reset.planning.refusals import UNSUPPORTED_GROUP
 from tidegate.reset.runs import reasons
 from tidegate.reset.runs.queue import Claim, InLine, Queue
@@ -55,6 +55,9 @@ there first could not run: the others it waits for until it asks again, and what
 
 UNDESCRIBED: Final = (NOT_AUTHORIZED, UNSUPPORTED_GROUP)
 """Reasons why its group can't be described, which somebody has to change: until then it is in nobody's way."""
+
+_IN_NOBODYS_WAY: Final = (reasons.UNDONE_NOT_ENDED, reasons.UNREADABLE_STATUS, reasons.NOT_ASKED_FOR)
+"""Reasons why one waits that is in nobody's way meanwhile."""
 
 _Connection = tuple[str, str]
 """Namespace and name."""
@@ -337,11 +340,11 @@ def _claim(body: Object, spec: OffsetResetSpec) -> Claim | None:
     status = status_of(body)
     current = under_way(status)
     if not status_is_readable(body):
-        return _claim_of(body, spec, begun=True)
+        return None if is_over(body) else _claim_of(body, spec, begun=True)
     if current is None:
         refused = is_true(status.conditions, STALLED) and status.observed_generation == body["metadata"]["generation"]
         said = find_condition(status.conditions, COMPLETE)
-        waits = said is not None and said.reason in (reasons.UNDONE_NOT_ENDED, reasons.NOT_ASKED_FOR)
+        waits = said is not None and said.reason in _IN_NOBODYS_WAY
         leaves = refused or waits or body["metadata"].get("deletionTimestamp") or is_suspended(body)
         if is_settled(status) or leaves:
             return None

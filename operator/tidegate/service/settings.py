@@ -266,7 +266,7 @@ class Settings(BaseModel):
 
     deletion_limit_s: Seconds = 120.0
     """How long the deletion of an OffsetReset may wait for its offsets to be rolled back, and the deletion of a pause
-    for Kafka."""
+    for Kafka. An operator that finds a reset deleted longer ago tries for 30 seconds all the same."""
 
     observe: bool = False
     """Whether every KafkaConnection is treated as if it had ``spec.observe``, with which nothing is changed in Kafka:

@@ -25,6 +25,7 @@ from tidegate.offset_backup.manifest import (
     Manifest,
     data_name,
     encode,
+    judged_at,
     manifest_name,
     orphans,
     over,
@@ -49,22 +50,39 @@ _BATCH: Final = 200
 _TASK_GROUPS: Final = 500
 
 
-def take_backup(spark: SparkSession, order: Order, clock: Clock) -> Manifest:
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A backup that is there. ``left``: why what is over was not removed; empty where it was."""
+
+    manifest: Manifest
+    left: str = ""
+
+
+def take_backup(spark: SparkSession, order: Order, clock: Clock) -> Taken:
     """The backup of the order's due time: the one that there is, or a new one. Then removes what is over.
 
     Raises ``KafkaFailure`` and ``StorageFailure``; then there is none, and what was written is left to a later job.
     """
+    files = Files(spark, order.storage)
+    cluster_id, groups = in_executor(spark, lambda: _list(order))
+    manifest = _manifest(files, cluster_id, order) or _made(spark, files, order, clock, cluster_id, groups)
+    try:
+        _compact(files, cluster_id, order, clock)
+    except StorageFailure as failure:
+        # Whoever may write and not remove has a backup all the same.
+        return Taken(manifest, str(failure))
+    return Taken(manifest)
+
+
+def _made(
+    spark: SparkSession, files: Files, order: Order, clock: Clock, cluster_id: str, groups: Sequence[str]
+) -> Manifest:
+    """A new backup; or that of another job, which was quicker."""
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped,unused-ignore]
     from pyspark.errors import PySparkException
     from pyspark.sql.functions import count, count_distinct
 
-    files = Files(spark, order.storage)
-    cluster_id, groups = in_executor(spark, lambda: _list(order))
     folder = schedule_folder(cluster_id, order.schedule)
-    there = _manifest(files, cluster_id, order)
-    if there is not None:
-        _compact(files, cluster_id, order, clock)
-        return there
     began_at = clock.now()
     data = data_name(order.due, order.attempt)
     tasks = max(1, -(-len(groups) // _TASK_GROUPS))
@@ -104,8 +122,7 @@ def take_backup(spark: SparkSession, order: Order, clock: Clock) -> Manifest:
         there = _manifest(files, cluster_id, order)
         if there is None:
             raise StorageFailure(f"can't write {files.uri(name)}: something else is there")
-        manifest = there
-    _compact(files, cluster_id, order, clock)
+        return there
     return manifest
 
 
@@ -125,7 +142,7 @@ def _list(order: Order) -> tuple[str, tuple[str, ...]]:
 
 def _compact(files: Files, cluster_id: str, order: Order, clock: Clock) -> None:
     """First the manifest, so that no reader finds one without its data."""
-    now, folder = clock.now(), schedule_folder(cluster_id, order.schedule)
+    now, folder = judged_at(order.due, clock.now()), schedule_folder(cluster_id, order.schedule)
     manifests = {m.due: m for m in manifests_of(files, cluster_id, order.schedule)}
     for due in over(manifests.keys(), order.keep, now):
         files.remove(f"{folder}/{manifest_name(due)}")

@@ -27,7 +27,7 @@ from tidegate.kube.api import NoCluster, default_api_client
 from tidegate.kube.client import KubeClient
 from tidegate.kube.ports import KubeFailure
 from tidegate.offset_backup.document import Result, backup_of
-from tidegate.offset_backup.manifest import Manifest, encode
+from tidegate.offset_backup.manifest import encode
 from tidegate.offset_backup.order import Order, decode_order
 from tidegate.offset_backup.store import SCHEME, OrderFailure, OrderStore
 from tidegate.reset.binding import Binding
@@ -46,7 +46,7 @@ from tidegate.reset.model.targets import (
 from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.reset.store import ForeignRun, ForgedRun, RunNotFound, StaleAttempt
 from tidegate.reset.stores import open_store
-from tidegate.spark.backup import take_backup
+from tidegate.spark.backup import Taken, take_backup
 from tidegate.spark.expression import spoken
 from tidegate.spark.files import StorageFailure
 from tidegate.spark.fleet import carry_out_fleet
@@ -173,17 +173,17 @@ def backup(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     try:
         if not location.startswith(SCHEME):
             order = decode_order(Path(location).read_bytes())
-            manifest = _taken(order)
+            taken = _taken(order)
         else:
             expected, clock = environment.get(ORDER_VARIABLE, ""), SystemClock()
             store = OrderStore(location)
             order = store.order(expected)
             try:
-                manifest = _taken(order)
+                taken = _taken(order)
             except (KafkaFailure, StorageFailure) as failure:
                 store.finish(expected, Result(clock.now(), failure=str(failure)))
                 raise
-            store.finish(expected, Result(clock.now(), backup_of(manifest, order.storage)))
+            store.finish(expected, Result(clock.now(), backup_of(taken.manifest, order.storage), failure=taken.left))
     except (OSError, ValueError) as error:
         _say(f"{location or 'the order'}: {error}")
         return 2
@@ -193,7 +193,9 @@ def backup(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     except (KafkaFailure, StorageFailure, OrderFailure, RunNotFound) as failure:
         _say(str(failure))
         return 1
-    sys.stdout.write(encode(manifest).decode() + "\n")
+    if taken.left:
+        _say(f"what is over was not removed: {taken.left}")
+    sys.stdout.write(encode(taken.manifest).decode() + "\n")
     return 0
 
 
@@ -221,7 +223,7 @@ def mirror(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     return 0
 
 
-def _taken(order: Order) -> Manifest:
+def _taken(order: Order) -> Taken:
     spark = start_session("tidegate-backup")
     try:
         return take_backup(spark, order, SystemClock())

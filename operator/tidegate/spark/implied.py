@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 _EXPRESSIONS: Final = "org.apache.spark.sql.catalyst.expressions."
 _BINARY_COLUMNS: Final = frozenset({"key", "value"})
-_WHOLE_NUMBERS: Final = frozenset({"tinyint", "smallint", "int", "bigint"})
+_WHOLE_NUMBERS: Final = frozenset({"smallint", "int", "bigint"})
+"""No tinyint: what reads JSON for Spark takes 200 for -56 there."""
 _PLAIN: Final = re.compile(r"[A-Za-z0-9 _-]+", re.ASCII)
 _NO_NUMBERS: Final = re.compile(r"-?(infinity|nan|\d+e-?\d+)", re.ASCII | re.IGNORECASE)
 """What numbers that are none, too large or too small become: in the document they look otherwise."""

@@ -27,6 +27,7 @@ condition raises: a record's value that is no regular expression, for one."""
 
 
 _CONNECTOR: Final = "org.apache.spark.sql.kafka010."
+_CLIENT: Final = "org.apache.kafka."
 
 
 def raise_if_a_time_is_too_large(error: Exception) -> None:
@@ -37,10 +38,9 @@ def raise_if_a_time_is_too_large(error: Exception) -> None:
 
     if not isinstance(error, Py4JJavaError):
         return
-    found = _cause(error)
-    if str(found.getClass().getName()) != "java.lang.ArithmeticException":
+    if str(_cause(error).getClass().getName()) != "java.lang.ArithmeticException":
         return
-    if any(str(frame.getClassName()).startswith(_CONNECTOR) for frame in found.getStackTrace()):
+    if _was_thrown_in(error, _CONNECTOR):
         raise PlanRefused(
             UNREADABLE_TIME,
             "Spark can't read the records, since the time of one of them is beyond the year 294,000, as if its "
@@ -58,7 +58,7 @@ def raise_if_final(error: Exception, *, last: bool) -> None:
     kind, text = _root(error)
     if "AuthorizationException" in kind or "AuthenticationException" in kind:
         raise NotAuthorized(f"records can't be read: {text}") from error
-    if not kind.startswith(_NOT_THE_CONDITION):
+    if not (kind.startswith(_NOT_THE_CONDITION) or _was_thrown_in(error, _CONNECTOR, _CLIENT)):
         raise PlanRefused(
             BAD_EXPRESSION, f"spec.to.record.where fails on a record, which is not shown: {kind}"
         ) from None
@@ -72,6 +72,16 @@ def _cause(error: Any) -> Any:
     while found.getCause() is not None:
         found = found.getCause()
     return found
+
+
+def _was_thrown_in(error: Exception, *packages: str) -> bool:
+    """Whether what began it was thrown by classes of these packages, or by what they called: whoever looks at a record
+    is not called by those that read it."""
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped,unused-ignore]
+
+    if not isinstance(error, Py4JJavaError):
+        return False
+    return any(str(frame.getClassName()).startswith(packages) for frame in _cause(error).getStackTrace())
 
 
 def _root(error: Exception) -> tuple[str, str]:

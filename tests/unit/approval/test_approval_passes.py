@@ -12,7 +12,7 @@ import pytest
 from support.killed import Killed
 from support.reset_world import FLEET, FleetWorld, World
 from tidegate.approval.reconcile import ApprovalReconciler, Parts
-from tidegate.kube.ports import APPROVALS, RESETS
+from tidegate.kube.ports import APPROVALS, RESETS, KubeUnavailable
 
 
 class ApprovedWorld(World):
@@ -406,6 +406,64 @@ def test_a_reset_that_nobody_is_known_to_have_asked_for_is_not_approved_where_th
 
     assert (separate.reset["phase"], separate.offset) == ("AwaitingApproval", 50)
     assert separate.effective() == ("False", "RequesterUnknown")
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "RolledBack"])
+def test_one_whose_reset_is_gone_before_its_own_pass_has_taken_effect_all_the_same(
+    world: ApprovedWorld, phase: str
+) -> None:
+    world.ask(approval="Manual")
+    world.until("AwaitingApproval")
+    world.approve()
+    if phase == "Succeeded":
+        world.passes()
+        assert world.reset["phase"] == phase
+    else:
+        world.some_passes(1)
+    approved = world.reset["approval"]["approvedAt"]
+    world.kube.delete(RESETS, "ns", "p", world.clock.now().isoformat())
+    world.passes()
+    assert not world.there
+
+    assert world.effective() == ("True", "Approved")
+    assert world.says()["effectiveAt"] == approved
+    assert not world.kube.happenings_of("yes")
+
+
+def test_one_that_is_made_anew_under_its_name_is_not_told_that_it_took_effect(world: ApprovedWorld) -> None:
+    world.ask(approval="Manual")
+    world.until("AwaitingApproval")
+    digest = world.reset["digest"]
+    world.approve()
+    world.some_passes(1)
+    world.withdraw()
+    world.approve(digest)
+    world.passes()
+
+    world.kube.delete(RESETS, "ns", "p", world.clock.now().isoformat())
+
+    assert world.effective() == ("False", "ResetNotFound")
+
+
+def test_a_reset_that_is_deleted_is_not_kept_by_an_approval_that_can_not_be_told(
+    world: ApprovedWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.ask(approval="Manual")
+    world.until("AwaitingApproval")
+    world.approve()
+    world.some_passes(1)
+    world.kube.delete(RESETS, "ns", "p", world.clock.now().isoformat())
+    write = world.kube.replace_status
+
+    def refused(kind: Any, body: Any, status: Any) -> Any:
+        if kind == APPROVALS:
+            raise KubeUnavailable("nobody answered")
+        return write(kind, body, status)
+
+    monkeypatch.setattr(world.kube, "replace_status", refused)
+    world.passes()
+
+    assert not world.there
 
 
 def test_what_has_taken_effect_is_not_looked_at_again(world: ApprovedWorld) -> None:

@@ -9,11 +9,11 @@ import pytest
 
 from support.fake_kafka import FakeClock
 from support.fake_kube import FakeKube
-from tidegate.approval.reconcile import said
 from tidegate.cli.approving import approve_parser, create, effect, run_approve
 from tidegate.cli.errors import CommandFailed, UsageError
 from tidegate.cli.screen import Screen
 from tidegate.kube.ports import APPROVALS, RESETS, Kind, KubeUnavailable, Object, owner_reference
+from tidegate.offset_reset.approval_status import said
 from tidegate.reset.runs.approval_effect import ApprovalEffect
 from tidegate.resources.approval import OffsetResetApprovalStatus
 from tidegate.resources.base import InvalidResource

@@ -64,7 +64,12 @@ def cluster() -> Cluster:
 
 
 @pytest.fixture
-def runner(cluster: Cluster) -> Iterator[SparkApplicationRunner]:
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def runner(cluster: Cluster, clock: FakeClock) -> Iterator[SparkApplicationRunner]:
     class Handler(BaseHTTPRequestHandler):
         def _answered(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -83,7 +88,7 @@ def runner(cluster: Cluster) -> Iterator[SparkApplicationRunner]:
     threading.Thread(target=server.serve_forever, daemon=True).start()
     configuration = Configuration(host=f"http://127.0.0.1:{server.server_port}")
     configuration.retries = False
-    yield SparkApplicationRunner(SparkSettings(), api_client=ApiClient(configuration), clock=FakeClock())
+    yield SparkApplicationRunner(SparkSettings(), api_client=ApiClient(configuration), clock=clock)
     server.shutdown()
     server.server_close()
 
@@ -190,3 +195,55 @@ def test_an_object_without_a_status_yet_is_waited_for(cluster: Cluster, runner: 
     del cluster.there["pods", "d"]["status"]
 
     assert runner.status(LAUNCH).state is RunnerState.RUNNING
+
+
+LONG_AGO: Final = "2020-01-01T00:00:00Z"
+
+
+def test_an_application_is_lost_after_its_time_without_a_driver_whatever_the_clock_says(
+    cluster: Cluster, runner: SparkApplicationRunner, clock: FakeClock
+) -> None:
+    """An operator whose clock is ahead would end each of them as it begins."""
+    cluster.put("sparkapplications", LAUNCH.name, {}, creationTimestamp=LONG_AGO)
+
+    said = runner.status(LAUNCH)
+    assert said.state is RunnerState.RUNNING
+    assert said.message == "SparkApplication is not taken up by the Spark operator and has no driver pod"
+    clock.sleep(299)
+    assert runner.status(LAUNCH).state is RunnerState.RUNNING
+    clock.sleep(2)
+
+    said = runner.status(LAUNCH)
+    assert said.state is RunnerState.LOST
+    assert said.message.endswith("has had no driver pod for 301 s. Is the Spark operator running?")
+    assert runner.status(LAUNCH).state is RunnerState.LOST
+
+
+def test_the_time_without_a_driver_begins_anew_with_another_application_of_the_name(
+    cluster: Cluster, runner: SparkApplicationRunner, clock: FakeClock
+) -> None:
+    cluster.put("sparkapplications", LAUNCH.name, {})
+    runner.status(LAUNCH)
+    clock.sleep(200)
+    cluster.put("sparkapplications", LAUNCH.name, {}, uid="made-anew")
+    assert runner.status(LAUNCH).state is RunnerState.RUNNING
+    clock.sleep(200)
+
+    assert runner.status(LAUNCH).state is RunnerState.RUNNING
+
+
+def test_an_application_whose_driver_is_gone_is_lost_whatever_its_state_says(
+    cluster: Cluster, runner: SparkApplicationRunner
+) -> None:
+    application(cluster, pod="d")
+    assert runner.status(LAUNCH).state is RunnerState.RUNNING
+    cluster.put("pods", "d", {"phase": "Running"}, **LABELLED)
+    assert runner.status(LAUNCH).state is RunnerState.RUNNING
+    del cluster.there["pods", "d"]
+
+    status = runner.status(LAUNCH)
+
+    assert (status.state, status.message) == (
+        RunnerState.LOST,
+        "SparkApplication is RUNNING and has no driver pod any more",
+    )

@@ -191,7 +191,7 @@ class World:
     def attempts(self) -> list[str]:
         return [launch.name.rpartition("-")[2] for launch in self.jobs.launches]
 
-    def end_job(self, failure: str = "", unread: int = 0) -> None:
+    def end_job(self, failure: str = "", unread: int = 0, left: str = "") -> None:
         """The newest job stores what came of it and ends."""
         document = self.document
         at = self.clock.now()
@@ -208,7 +208,7 @@ class World:
             unread,
             "g: no",
         )
-        result = Result(at, failure=failure) if failure else Result(at, made)
+        result = Result(at, failure=failure) if failure else Result(at, made, left)
         [key] = self.documents
         self.documents[key] = encode_document(replace(document, result=result))
         self.jobs.states[order.attempt] = RunnerStatus(RunnerState.EXITED)
@@ -784,6 +784,18 @@ def test_those_that_are_kept_are_listed_in_the_storage_of_now(world: World) -> N
     world.end_job()
     world.keep(3)
     assert [one.due for one in world.last.backups] == [world.last.last.due] if world.last.last else []
+
+
+def test_a_backup_whose_job_could_remove_nothing_is_taken_all_the_same_and_it_is_said(world: World) -> None:
+    world.keep(4)
+    world.end_job(left="can't remove s3a://b/x: AccessDenied")
+    world.keep(3)
+
+    assert (world.condition.status.value, world.condition.reason) == ("True", "BackupTaken")
+    assert world.condition.message.endswith(
+        "of 3 group(s). Backups that are over were not removed: can't remove s3a://b/x: AccessDenied"
+    )
+    assert (world.events, world.last.failures) == (["BackupTaken"], 0)
 
 
 # --- documents that are lost, forged, or somebody else's --------------------------------------------------------------

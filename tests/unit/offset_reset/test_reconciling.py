@@ -19,12 +19,13 @@ from support.reset_world import CREATED, T0, FleetWorld, World
 from support.sweeping import Sweeping
 from tidegate.control.records import Hold, HoldKey
 from tidegate.jobs.errors import BadSparkSpec, RunnerFailure
-from tidegate.jobs.runner import Launch, RunnerStatus
+from tidegate.jobs.runner import Launch, RunnerState, RunnerStatus
 from tidegate.jobs.storage import S3, Folder, Storage
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized, OutcomeUnknown, Refused, Unavailable, UnknownPartitions
 from tidegate.kafka.model import TopicPartition
 from tidegate.kube.ports import RESETS
+from tidegate.offset_reset.parts import Memories
 from tidegate.reset.applying.gates import hold_of, holder
 from tidegate.reset.applying.watch import TargetWatch
 from tidegate.reset.directory_store import DirectoryRunStore
@@ -144,6 +145,39 @@ def test_a_job_that_dies_is_fenced_and_started_again_under_another_name(world: W
     assert world.offset == 10
 
 
+@pytest.mark.parametrize("failures", [0, 2])
+def test_a_job_that_was_never_taken_up_is_ended_before_another_one_is_started(world: World, failures: int) -> None:
+    """A SparkApplication may be taken up hours later, and would take the run away from the job that has it by then."""
+    work, stop, events = world.runner.work, world.runner.stop, list[str]()
+    refusals = [RunnerFailure("not now")] * failures
+
+    def never_taken_up(launch: Launch) -> None:
+        events.append(f"start {launch.name[-1]}")
+        if launch.name.endswith("-1"):
+            world.runner.states[launch.name] = RunnerStatus(RunnerState.LOST, "not taken up by the Spark operator")
+        else:
+            work(launch)
+
+    def stopped(launch: Launch) -> None:
+        if refusals:
+            raise refusals.pop()
+        events.append(f"stop {launch.name[-1]}")
+        stop(launch)
+
+    world.runner.work = never_taken_up
+    vars(world.runner)["stop"] = stopped
+    world.ask()
+    for _ in range(failures):
+        with pytest.raises(RunnerFailure, match="not now"):
+            world.passes()
+        assert events == ["start 1"]
+
+    world.passes()
+
+    assert events == ["start 1", "stop 1", "start 2"]
+    assert world.reset["phase"] == "Succeeded"
+
+
 def test_a_job_that_ends_after_its_document_was_read_has_not_died(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,6 +233,21 @@ def test_a_job_that_always_dies_fails_the_run_after_so_many_launches(world: Worl
     assert stalled["reason"] == "JobFailed"
     assert "no such image" in stalled["message"]
     assert world.offset == 50
+
+
+def test_a_clock_that_is_set_back_does_not_put_off_the_next_job(world: World) -> None:
+    world.runner.work = lambda launch: world.runner.end(launch, "killed")
+    world.ask()
+    while len(world.runner.started) < 3:
+        world.some_passes(1)
+    world.some_passes(1)  # that it has died is seen
+    vars(world.clock)["_start"] -= timedelta(hours=1)
+    before_s = world.clock.monotonic()
+
+    world.some_passes(4)
+
+    assert len(world.runner.started) > 3
+    assert world.clock.monotonic() - before_s < 60
 
 
 @pytest.mark.parametrize("failure", [RunnerFailure, BadSparkSpec])
@@ -362,6 +411,48 @@ def test_a_reset_deleted_in_mid_run_is_settled_and_let_go(world: World) -> None:
     assert result.reason == "Deleted"
     with pytest.raises(StaleAttempt):
         store.finish(result, attempt=0)
+
+
+def test_a_reset_that_was_deleted_while_no_operator_was_there_is_settled_all_the_same(world: World) -> None:
+    world.runner.work = lambda _launch: None
+    world.ask()
+    while not world.runner.started:
+        world.some_passes(1)
+    world.kube.delete(RESETS, "ns", world.name, world.clock.now().isoformat())
+    world.clock.sleep(600)
+    world.reconciler = world.fresh_reconciler()
+
+    world.passes()
+
+    assert not world.there
+    [document] = (world.folder / "runs").glob("*.json")
+    result = world.open_store("ns", document.stem, None).load().result
+    assert result is not None
+    assert result.reason == "Deleted"
+    assert "Abandoned" not in [happening.reason for happening in world.kube.happenings_of("p")]
+
+
+def test_it_is_given_up_where_that_takes_too_long(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unanswered(*_: Any, **__: Any) -> None:
+        raise Unavailable("nobody answers")
+
+    monkeypatch.setattr(job, "settle", unanswered)
+    world.runner.work = lambda _launch: None
+    world.ask()
+    while not world.runner.started:
+        world.some_passes(1)
+    world.kube.delete(RESETS, "ns", world.name, world.clock.now().isoformat())
+    world.clock.sleep(600)
+    world.reconciler = world.fresh_reconciler()
+    began_s = world.clock.monotonic()
+
+    while world.there:
+        with contextlib.suppress(KafkaFailure, TimeoutError):
+            world.some_passes(1)
+        world.clock.sleep(1)
+
+    assert 30 <= world.clock.monotonic() - began_s < 120
+    assert [h.reason for h in world.kube.happenings_of("p")][-1] == "Abandoned"
 
 
 def test_one_that_has_ended_is_deleted_without_us(world: World) -> None:
@@ -842,8 +933,11 @@ def end_by_a_document_that_is_not_allowed(world: World) -> None:
 
 def end_by_the_limit_of_a_deletion(world: World) -> None:
     hanging(world)
-    # Longer ago than a deletion may take.
-    world.kube.delete(RESETS, "ns", world.name, (world.clock.now() - timedelta(minutes=3)).isoformat())
+    # Longer ago than a deletion may take, and so long known to the operator.
+    since = world.clock.now() - timedelta(minutes=3)
+    world.kube.delete(RESETS, "ns", world.name, since.isoformat())
+    memories: Memories = vars(vars(world.reconciler)["_passes"])["_memories"]
+    memories.of(world.body).deletion_seen = since
 
 
 def end_by_deleting_without_a_document(world: World) -> None:

@@ -149,6 +149,24 @@ def test_one_that_does_not_begin_after_all_is_in_nobodys_way(world: Crowd) -> No
     assert world.begun == ["second"]
 
 
+def test_one_that_is_deleted_when_it_is_approved_is_in_nobodys_way_once_it_has_ended(world: Crowd) -> None:
+    """Somebody else's finalizer keeps it."""
+    world.make("first", "payments", approval="Manual")
+    world.name = "first"
+    world.passes()
+    finalizers = [*world.body["metadata"]["finalizers"], "example.org/keep"]
+    FakeKube.set_finalizers(world.kube, RESETS, world.body, finalizers)
+    world.approve()
+    world.kube.delete(RESETS, "ns", "first", world.clock.now().isoformat())
+    world.passes()
+    assert world.body["metadata"]["finalizers"] == ["example.org/keep"]
+    world.make("second", "payments")
+
+    world.side_by_side("second")
+
+    assert "startedAt" in world.kube.get(RESETS, "ns", "second")["status"]
+
+
 def test_what_an_earlier_process_has_begun_is_seen_before_the_first_reset_begins(world: Crowd) -> None:
     world.make("old", "payments")
     world.side_by_side("old")

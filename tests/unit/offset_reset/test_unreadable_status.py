@@ -4,15 +4,18 @@ a deletion may take, and does not go before its gates are open."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from support.fake_kube import FakeKube
-from support.reset_world import World
+from support.reset_world import T0, World
 from tidegate.kafka.errors import Unavailable
+from tidegate.kafka.model import GroupType
 from tidegate.kube.ports import RESETS
+from tidegate.resources.connection import AllowSpec, QuotaSpec
 from unit.offset_reset.test_newer_runs import begun, hold_of, is_held
 
 
@@ -108,3 +111,38 @@ def test_without_a_finalizer_of_ours_nothing_is_done(world: World) -> None:
 
     assert not [step for step in world.kube.log[steps:] if "finalizer" in step]
     assert world.reset["ofTheNextVersion"] == 1
+
+
+@pytest.mark.parametrize(
+    ("phase", "goes_ahead"), [("Succeeded", True), ("Applying", False), ("OfTheNextVersion", False)]
+)
+def test_it_is_in_the_way_of_others_unless_its_run_has_ended(world: World, phase: str, goes_ahead: bool) -> None:
+    """Which a phase says in any version: after a roll-back, runs that are over use up nobody's turn."""
+    live = world.live.get("ns", "kafka")
+    assert live is not None
+    world.live.put(replace(live, allow=AllowSpec(quota=QuotaSpec(concurrent_resets=1))))
+    FakeKube.replace_status(world.kube, RESETS, world.body, {**world.reset, "phase": phase})
+    world.kafka.commit_directly("other", {T0: 50})
+    world.kafka.set_group("other", GroupType.CLASSIC)
+    for number, group in enumerate(("payments", "other")):
+        world.ask(f"later-{number}", group=group)
+        world.some_passes(2)
+        assert ("startedAt" in world.reset) == goes_ahead
+        FakeKube.delete(world.kube, RESETS, "ns", world.name, "now")
+        if world.there:
+            FakeKube.set_finalizers(world.kube, RESETS, world.body, ())
+        world.restart()
+
+
+def test_an_undo_of_it_waits_for_the_version_that_can_read_it_and_is_in_nobodys_way(world: World) -> None:
+    FakeKube.replace_status(world.kube, RESETS, world.body, {**world.reset, "phase": "Succeeded"})
+    world.ask("back", to={"undo": "p"})
+
+    world.some_passes(2)
+
+    said = world.condition("Complete")
+    assert (said["status"], said["reason"]) == ("Unknown", "UnreadableStatus")
+    assert "can't read the status of OffsetReset p" in said["message"]
+    world.ask("later")
+    world.some_passes(2)
+    assert "startedAt" in world.reset
