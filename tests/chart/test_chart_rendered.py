@@ -4,6 +4,7 @@ import ast
 import json
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -237,6 +238,24 @@ def test_uninstalling_takes_no_part_in_the_election() -> None:
     }
     assert "TIDEGATE_HEALTH_ADDRESS" in told
     assert not [name for name in told if "LEASE" in name]
+
+
+def test_uninstalling_keeps_to_what_the_operator_may_do_and_has_to_keep() -> None:
+    manifests = render({"operator": {"observe": True, "undoKeptSeconds": 2_592_000}})
+    container = one(manifests, "Job", "tidegate-uninstall")["spec"]["template"]["spec"]["containers"][0]
+    told = {entry["name"]: entry["value"] for entry in container["env"] if "value" in entry}
+
+    settings = Settings.from_environment({name: told[name] for name in told if name != "TIDEGATE_RUNTIME_DIRECTORY"})
+    assert settings.observe
+    assert settings.undo_kept_s == 2_592_000
+
+
+def test_large_numbers_are_told_as_whole_numbers() -> None:
+    """Helm takes a number of a file for a floating-point one, and would write 1.2096e+06."""
+    values = {"spark": {"runner": "sparkapplication", "timeToLiveSeconds": 1_209_600}}
+
+    told = environment(render(values))
+    assert SparkSettings.from_environment(told).time_to_live == timedelta(days=14)
 
 
 def _variables_of_settings() -> set[str]:
