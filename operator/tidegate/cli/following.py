@@ -27,7 +27,7 @@ from tidegate.kube.ports import (
     uid_of,
 )
 from tidegate.resources.base import has_readable_status, read_status
-from tidegate.resources.conditions import COMPLETE, PAUSED, STALLED, find_condition, is_true
+from tidegate.resources.conditions import COMPLETE, PAUSED, STALLED, ConditionStatus, find_condition, is_true
 from tidegate.resources.offset_reset import OffsetResetStatus
 from tidegate.resources.pause import PausePhase, PauseStatus
 from tidegate.resources.reset import ResetPhase, has_ended
@@ -41,12 +41,14 @@ ROLES_S: Final = 30.0
 @dataclass(frozen=True, slots=True)
 class Step:
     """How a resource stands. ``done``: whether it is as it was asked for; ``None``: not yet. ``refused``: why it will
-    not be, unless somebody corrects something. ``rows``: how far its parts have come, where that is known."""
+    not be, unless somebody corrects something. ``rows``: how far its parts have come, where that is known.
+    ``is_hindered``: of what is to be undone something could not be; it may be left as it is once this is gone."""
 
     line: str
     done: bool | None = None
     refused: str = ""
     rows: tuple[Row, ...] = ()
+    is_hindered: bool = False
 
 
 def reset_step(body: Object) -> Step:
@@ -89,9 +91,12 @@ def pause_step(body: Object, *, resumed: bool = False) -> Step:
         return Step(line, done=True)
     if not resumed and phase is PausePhase.RESUMED:
         return Step(line, done=False)
-    if is_true(status.conditions, STALLED):
-        return Step(line, refused="resolve the cause and it continues, or delete it")
-    return Step(line, rows=tuple(_pause_rows(status)))
+    is_stalled = is_true(status.conditions, STALLED)
+    is_known = said is not None and said.status is not ConditionStatus.UNKNOWN
+    is_hindered = phase is PausePhase.RESUMING and (is_stalled or not is_known)
+    if is_stalled:
+        return Step(line, refused="resolve the cause and it continues, or delete it", is_hindered=is_hindered)
+    return Step(line, rows=tuple(_pause_rows(status)), is_hindered=is_hindered)
 
 
 def _pause_rows(status: PauseStatus) -> Iterator[Row]:

@@ -172,7 +172,8 @@ def resume_parser() -> argparse.ArgumentParser:
 
 
 def run_resume(arguments: Sequence[str], screen: Screen) -> int:
-    """0 once all are resumed, or it was only to be asked for; 1 otherwise. Raises ``UsageError``."""
+    """0 once all are resumed, or it was only to be asked for; 1 otherwise, also where one went without having resumed
+    all. Raises ``UsageError``."""
     options = resume_parser().parse_args(list(arguments))
     timeout_s = timeout_of(options)
 
@@ -220,8 +221,9 @@ def _asked_to_resume(kube: KubeClient, body: Object, options: argparse.Namespace
 def _await_resumed(
     kube: KubeClient, body: Object, options: argparse.Namespace, clock: Clock, timeout_s: float, screen: Screen
 ) -> None:
+    """Raises ``CommandFailed`` and ``KubeFailure``."""
     from tidegate.cli.following import follow, follow_deletion, pause_step
-    from tidegate.kube.ports import PAUSES, name_of
+    from tidegate.kube.ports import PAUSES, name_of, namespace_of
 
     name, step = visible(name_of(body)), partial(pause_step, resumed=True)
     if options.keep:
@@ -229,6 +231,11 @@ def _await_resumed(
             follow(kube, PAUSES, body, step, clock, timeout_s, screen)
         screen.show(f"consumergrouppause.tidegate.io/{name} suspended\n")
         return
-    if not options.no_wait:
-        follow_deletion(kube, PAUSES, body, step, clock, timeout_s, screen)
+    last = None if options.no_wait else follow_deletion(kube, PAUSES, body, step, clock, timeout_s, screen)
     screen.show(f"consumergrouppause.tidegate.io/{name} {'is being deleted' if options.no_wait else 'deleted'}\n")
+    if last is not None and last.is_hindered:
+        # A deletion waits for so long only, and says in an Event what it has left.
+        raise CommandFailed(
+            f"it is gone, but something of it may be left paused or stopped, as its Events say: kubectl get events -n "
+            f"{namespace_of(body)} --field-selector involvedObject.name={name}. Its last status was {last.line}"
+        )

@@ -709,3 +709,47 @@ def test_a_pause_whose_status_was_written_meanwhile_is_suspended(three: Asked) -
     assert main(["resume", "one", "-n", "ns", "--keep", "--no-wait"]) == 0
 
     assert suspended(three) == ["one"]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "said"),
+    [
+        ([condition("Paused", "Unknown", "its holds can't be released now: no answer")], "its holds can't be released"),
+        (
+            [condition("Paused", "False", "connector c goes back"), condition("Stalled", "True")],
+            "connector c goes back",
+        ),
+    ],
+)
+def test_a_pause_that_went_without_having_resumed_all_is_not_called_resumed(
+    conditions: list[dict[str, Any]],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """After the time that a deletion has it goes all the same, with an Event that says what was left."""
+    kube = Story(PAUSES, PAUSE, status("Paused"), status("Resuming", *conditions, observedGeneration=1), {})
+    monkeypatch.setattr("tidegate.cli.acting.kube_client", lambda _options: kube)
+    monkeypatch.setattr("tidegate.cli.pause_resources.delete", lambda *_: None)
+    monkeypatch.setattr("tidegate.cli.following.LOOK_S", 0.0)
+
+    assert main(["resume", "r", "-n", "ns"]) == 1
+
+    told = capsys.readouterr()
+    assert told.out == "consumergrouppause.tidegate.io/r deleted\n"
+    assert re.search(f"ConsumerGroupPause r: it is gone.*{said}", told.err)
+
+
+def test_a_pause_that_was_refused_or_has_released_all_is_resumed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tidegate.cli.pause_resources.delete", lambda *_: None)
+    monkeypatch.setattr("tidegate.cli.following.LOOK_S", 0.0)
+    released = status("Resuming", condition("Paused", "False", "2 hold(s) are being released"), observedGeneration=1)
+    refused = status("Pending", condition("Stalled", "True"), observedGeneration=1)
+    for seen in (released, refused):
+        kube = Story(PAUSES, PAUSE, status("Paused"), seen, {})
+        monkeypatch.setattr("tidegate.cli.acting.kube_client", lambda _options, kube=kube: kube)
+
+        assert main(["resume", "r", "-n", "ns"]) == 0
+        assert "it is gone" not in capsys.readouterr().err
