@@ -161,14 +161,14 @@ def run_take(arguments: Sequence[str], screen: Screen) -> int:
         def step(newest: Object) -> Step:
             return take_step(newest, due, failures)
 
-        if not follow(kube, BACKUPS, body, step, clock, timeout_s, screen):
+        if not follow(kube, BACKUPS, body, step, clock, timeout_s, screen, context=options.context):
             return False
         newest = found(kube, BACKUPS, options, options.name)
         one = next((each for each in taken(newest) if each.due >= due), None)
         if one is None:
             raise CommandFailed(
                 f"OffsetBackup {options.name} now has other storage, so it does not list the backup. "
-                "To see which it lists: tidegate backup list"
+                f"To see which it lists: {_listed_by(options)}"
             )
         _show_one(newest, one, options.output, screen)
         return True
@@ -244,12 +244,18 @@ def run_show(arguments: Sequence[str], screen: Screen) -> int:
         if one is None:
             by = "" if at is None else f" that was taken by {options.at}"
             raise CommandFailed(
-                f"OffsetBackup {options.name} lists no backup{by}. To see which it lists: tidegate backup list"
+                f"OffsetBackup {options.name} lists no backup{by}. To see which it lists: {_listed_by(options)}"
             )
         _show_one(body, one, options.output, screen)
         return True
 
     return carried_out("tidegate backup show", options, act, screen)
+
+
+def _listed_by(options: argparse.Namespace) -> str:
+    from tidegate.incident.commands import place_of
+
+    return f"tidegate backup list {place_of(namespace_of_options(options), options.context)}"
 
 
 def _show_one(body: Object, one: BackupStatus, output: str, screen: Screen) -> None:

@@ -13,6 +13,7 @@ from tidegate.cli.errors import CommandFailed
 from tidegate.cli.progress import Row, shown
 from tidegate.cli.screen import Screen
 from tidegate.clock import Clock
+from tidegate.incident.commands import command
 from tidegate.kube.ports import (
     PAUSES,
     RESETS,
@@ -120,18 +121,18 @@ def follow(
     timeout_s: float,
     screen: Screen,
     *,
+    context: str | None = None,
     goes_on: bool = True,
 ) -> bool:
     """Whether it has become as it was asked for. While the API server does not answer it is asked again.
 
-    ``goes_on``: whether it does once nobody waits for it, which is said then. Raises ``CommandFailed`` where it is
-    refused, deleted, or not there in time.
+    ``context``: of the kubeconfig, where one was given. ``goes_on``: whether it does once nobody waits for it, which is
+    said then. Raises ``CommandFailed`` where it is refused, deleted, or not there in time.
     """
     label = f"{kind.kind} {name_of(made)}"
     end = clock.monotonic() + timeout_s
-    interrupted = _going_on(
-        f"No longer waiting for {label}, which continues. To watch it: {_watched_by(kind, made)}", screen
-    )
+    watched_by = _watched_by(kind, made, context)
+    interrupted = _going_on(f"No longer waiting for {label}, which continues. To watch it: {watched_by}", screen)
     looks = _Looks(kube, kind, made, clock)
     with interrupted if goes_on else nullcontext(), shown(screen, os.environ) as progress:
         while True:
@@ -144,7 +145,7 @@ def follow(
                 if step.refused:
                     raise CommandFailed(f"{label} is refused for the reason above: {step.refused}")
             if clock.monotonic() >= end:
-                more = f"; it continues. To watch it: {_watched_by(kind, made)}" if goes_on else ""
+                more = f"; it continues. To watch it: {watched_by}" if goes_on else ""
                 raise CommandFailed(f"{label} was not done within --timeout{more}")
             clock.sleep(LOOK_S)
 
@@ -159,9 +160,9 @@ def _going_on(what: str, screen: Screen) -> Iterator[None]:
         raise
 
 
-def _watched_by(kind: Kind, made: Object) -> str:
-    names = f"{name_of(made)} -n {namespace_of(made)}"
-    return f"tidegate watch {names}" if kind in (RESETS, PAUSES) else f"kubectl get {kind.kind.lower()} {names}"
+def _watched_by(kind: Kind, made: Object, context: str | None) -> str:
+    words = "tidegate watch" if kind in (RESETS, PAUSES) else f"kubectl get {kind.kind.lower()}"
+    return command(words, name_of(made), namespace_of(made), context)
 
 
 def follow_deletion(

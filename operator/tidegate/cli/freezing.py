@@ -137,7 +137,7 @@ def _one_of(kube: KubeClient, options: argparse.Namespace, timeout_s: float, way
     if why_not:
         raise CommandFailed(why_not)
     if not options.no_wait:
-        _wait(kube, body, way.step, timeout_s, screen)
+        _wait(kube, body, way.step, timeout_s, options.context, screen)
     _show(body, way, screen)
     return True
 
@@ -166,7 +166,8 @@ def _all_of(kube: KubeClient, options: argparse.Namespace, timeout_s: float, way
     for body in asked:
         with several.one(body):
             if not options.no_wait:
-                _wait(kube, body, way.step, max(0.0, end - clock.monotonic()), screen, f"{several.label(body)}: ")
+                left_s, prefix = max(0.0, end - clock.monotonic()), f"{several.label(body)}: "
+                _wait(kube, body, way.step, left_s, options.context, screen, prefix)
             _show(body, way, screen)
     several.check(len(bodies), way.done)
     return True
@@ -203,7 +204,13 @@ def _set(kube: KubeClient, body: Object, way: _Way, wish: dict[str, str] | None)
 
 
 def _wait(
-    kube: KubeClient, body: Object, step: Callable[[Object], Step], timeout_s: float, screen: Screen, prefix: str = ""
+    kube: KubeClient,
+    body: Object,
+    step: Callable[[Object], Step],
+    timeout_s: float,
+    context: str | None,
+    screen: Screen,
+    prefix: str = "",
 ) -> None:
     from tidegate.cli.following import follow
     from tidegate.clock import SystemClock
@@ -213,7 +220,7 @@ def _wait(
         said = step(newest)
         return replace(said, line=prefix + said.line)
 
-    follow(kube, CONNECTIONS, body, labelled, SystemClock(), timeout_s, screen)
+    follow(kube, CONNECTIONS, body, labelled, SystemClock(), timeout_s, screen, context=context)
 
 
 def _show(body: Object, way: _Way, screen: Screen) -> None:

@@ -55,7 +55,8 @@ def run_failover(arguments: Sequence[str], screen: Screen) -> int:
         if options.no_wait:
             screen.show(f"offsetmirror.tidegate.io/{options.name} is being failed over\n")
             return True
-        if not follow(kube, MIRRORS, body, failover_step, SystemClock(), timeout_s, screen):
+        clock, context = SystemClock(), options.context
+        if not follow(kube, MIRRORS, body, failover_step, clock, timeout_s, screen, context=context):
             return False
         failover = read_status(OffsetMirrorStatus, found(kube, MIRRORS, options, options.name)).failover
         if failover is not None:

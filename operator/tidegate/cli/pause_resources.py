@@ -104,7 +104,8 @@ def run_pause(arguments: Sequence[str], screen: Screen) -> int:
         until = clock.monotonic() + timeout_s
         done = True
         for body in made:
-            done &= follow(kube, PAUSES, body, pause_step, clock, max(0.0, until - clock.monotonic()), screen)
+            left_s = max(0.0, until - clock.monotonic())
+            done &= follow(kube, PAUSES, body, pause_step, clock, left_s, screen, context=options.context)
         return done
 
     return carried_out("tidegate pause", options, act, screen)
@@ -223,12 +224,13 @@ def _await_resumed(
 ) -> None:
     """Raises ``CommandFailed`` and ``KubeFailure``."""
     from tidegate.cli.following import follow, follow_deletion, pause_step
+    from tidegate.incident.commands import place_of
     from tidegate.kube.ports import PAUSES, name_of, namespace_of
 
     name, step = visible(name_of(body)), partial(pause_step, resumed=True)
     if options.keep:
         if not options.no_wait:
-            follow(kube, PAUSES, body, step, clock, timeout_s, screen)
+            follow(kube, PAUSES, body, step, clock, timeout_s, screen, context=options.context)
         screen.show(f"consumergrouppause.tidegate.io/{name} suspended\n")
         return
     last = None if options.no_wait else follow_deletion(kube, PAUSES, body, step, clock, timeout_s, screen)
@@ -236,6 +238,7 @@ def _await_resumed(
     if last is not None and last.is_hindered:
         # A deletion waits for so long only, and says in an Event what it has left.
         raise CommandFailed(
-            f"it is gone, but something of it may be left paused or stopped, as its Events say: kubectl get events -n "
-            f"{namespace_of(body)} --field-selector involvedObject.name={name}. Its last status was {last.line}"
+            "it is gone, but something of it may be left paused or stopped, as its Events say: kubectl get events "
+            f"{place_of(namespace_of(body), options.context)} --field-selector involvedObject.name={name}. Its last "
+            f"status was {last.line}"
         )

@@ -49,10 +49,11 @@ Spec = TypeVar("Spec", bound=SpecModel)
 Status = TypeVar("Status", bound=StatusModel)
 
 
-def kube_seen(listed: Listed, *, where: str, connection: Named | None = None) -> KubeSeen:
+def kube_seen(listed: Listed, *, where: str, connection: Named | None = None, context: str | None = None) -> KubeSeen:
     """What was listed that is about a group, read. Pure.
 
     ``connection``: only what goes through this KafkaConnection, or through another one to the same cluster.
+    ``context``: of the kubeconfig, where one was given.
     """
     found = {kind: listed.of(kind) for kind in (PAUSES, RESETS, POLICIES)}
     named = {connection_named(body) for bodies in found.values() for body in bodies}
@@ -73,6 +74,7 @@ def kube_seen(listed: Listed, *, where: str, connection: Named | None = None) ->
         of_others=sum(map(len, found.values())) - sum(map(len, kept.values())),
         listed=listed.kinds,
         unseen=listed.unseen,
+        context=context,
     )
 
 

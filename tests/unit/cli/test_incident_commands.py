@@ -281,6 +281,34 @@ def test_who_interrupts_a_creation_is_told_that_it_may_be_there(
     assert "may have been created" not in capsys.readouterr().err
 
 
+def test_a_command_to_copy_is_for_the_cluster_that_was_asked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its neighbour may have a reset of the same name, as Git fills both."""
+    monkeypatch.setattr("tidegate.cli.following.LOOK_S", 0.0)
+    there = ["-n", "shop", "--context", "dr site"]
+    where = "-n shop --context 'dr site'"
+
+    def told(kube: FakeKube, *arguments: str) -> str:
+        monkeypatch.setattr("tidegate.cli.acting.kube_client", lambda _options: kube)
+        assert main([*arguments, *there]) == 1
+        return capsys.readouterr().err
+
+    waiting = FakeKube()
+    waiting.create(RESETS, "shop", "r", RESET, CREATED)
+    assert f"To watch it: tidegate watch r {where}" in told(waiting, "watch", "r", "--timeout", "1ms")
+    ended = FakeKube()
+    ended.replace_status(RESETS, ended.create(RESETS, "shop", "r", RESET, CREATED), status("Succeeded"))
+    assert f"To undo it: tidegate undo r {where}" in told(ended, "cancel", "r")
+
+    class Silent(FakeKube):
+        def create(self, *_: Any, **__: Any) -> Any:
+            raise KubeUnavailable("nobody answers")
+
+    said = told(Silent(), "pause", "g", "-c", "prod")
+    assert f"To check first: kubectl get {where} consumergrouppauses" in said
+
+
 # --- cancelling -------------------------------------------------------------------------------------------------------
 
 
@@ -289,7 +317,7 @@ def test_one_that_has_ended_is_not_deleted_also_where_it_ends_just_then() -> Non
     body = kube.create(RESETS, "ns", "r", RESET, CREATED)
     kube.replace_status(RESETS, body, status("Succeeded"))
 
-    said = r"has ended as Succeeded, so there is nothing to cancel\. To undo it: tidegate undo r"
+    said = r"has ended as Succeeded, so there is nothing to cancel\. To undo it: tidegate undo r -n ns"
     with pytest.raises(CommandFailed, match=said):
         delete(kube, RESETS, body, cancellable)  # type: ignore[arg-type]
 
@@ -336,7 +364,7 @@ def test_one_that_had_succeeded_before_it_was_rolled_back_was_not_cancelled(
     told = capsys.readouterr()
     assert told.out == "offsetreset.tidegate.io/r deleted\n"
     assert "the reset succeeded before it could be rolled back, so its targets stay committed" in told.err
-    assert "To undo it: tidegate undo r --group 'the group' -c ns/prod" in told.err
+    assert "To undo it: tidegate undo r -n ns --group 'the group' -c ns/prod" in told.err
 
 
 # --- status -----------------------------------------------------------------------------------------------------------
