@@ -214,6 +214,17 @@ def test_a_kind_that_may_not_be_listed_is_named_on_the_groups_page(scene: Scene)
     assert "list consumergrouppauses: 403 forbidden" in [each["why"] for each in detail["notSeen"]]
 
 
+def test_a_kind_that_was_not_listed_yet_is_not_said_to_have_none(scene: Scene) -> None:
+    """A page that is opened, or reloaded, while the API server still lists thousands of resets."""
+    board = Board(WATCHED)
+    board.replace(PAUSES, scene.kube.list(PAUSES))
+
+    detail = group_detail("payments-eu", ("shop", "prod"), board, None, "", NOW)
+
+    assert not any("No OffsetReset" in each for each in detail["sections"][0]["sentences"])
+    assert "offsetresets" in [each["what"] for each in detail["notSeen"]]
+
+
 def test_a_pause_lists_its_partitions_and_a_policy_its_history(scene: Scene) -> None:
     pause = object_detail(PAUSES, scene.board.get(PAUSES, "shop", "inc-4711"), NOW)
     body = dict(scene.board.get(POLICIES, "team-00", "keep-0000"))
