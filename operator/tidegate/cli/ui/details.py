@@ -55,14 +55,17 @@ def group_detail(
     account = account_of(seen)
     told = sections(seen, account)
     found = as_json(seen, account, told)
-    partitions = found["partitions"] if kafka is not None else _by_pauses(kube.pauses)
+    by_kafka = kafka is not None and kafka.is_reached
+    partitions = found["partitions"] if by_kafka else _by_pauses(kube.pauses)
     return {
         **made_visible({**found, "partitions": partitions[:MOST_LANES]}),
         "group": group_id,  # as it is: it is asked for by it again
         "connection": "/".join(connection),
         "sections": [{"title": s.title, "sentences": list(s.sentences)} for s in told],
         "partitionsOmitted": max(0, len(partitions) - MOST_LANES),
-        "byKafka": kafka is not None and kafka.is_reached,
+        "byKafka": by_kafka,
+        # What was asked and did not answer may do so next time.
+        "isAsked": kafka is not None,
         # What could not be read is not nothing.
         "isGroupSeen": kafka is not None and kafka.group is not None,
         "areOffsetsSeen": kafka is not None and kafka.committed is not None,
@@ -120,6 +123,7 @@ def reset_detail(
             "lanes": lanes[:MOST_LANES],
             "lanesOmitted": max(0, len(lanes) - MOST_LANES),
             "byKafka": kafka is not None and kafka.committed is not None,
+            "isAsked": kafka is not None,
             "problem": problem,
             "isPlanned": run is not None and run.is_planned,
             "isFleet": run is not None and run.fleet is not None,
