@@ -158,6 +158,19 @@ def test_what_an_attempt_has_left_is_said_also_where_the_next_one_takes_the_fina
     assert said["status"]["phase"] == "Degraded"
 
 
+@pytest.mark.parametrize(
+    ("phases", "count"), [(["Running", "Failed"], 1), (["Failed", "Succeeded"], 0), (["Pending", "Unknown", ""], 3)]
+)
+def test_a_pod_that_has_ended_is_not_waited_for(phases: list[str], count: int) -> None:
+    """One that was evicted, or whose node was shut down, stays in the listing, and no ReplicaSet removes it."""
+    pods = [{"metadata": {"name": f"p{n}"}, "status": {"phase": phase}} for n, phase in enumerate(phases)]
+    client = object.__new__(LeavingClient)
+    core: Any = SimpleNamespace(list=lambda *_, **__: {"items": pods})
+    client._core = core
+
+    assert client.pods("tidegate-system", "app=tidegate") == count
+
+
 @pytest.mark.parametrize("reason", ["HoldsLeft", "ReplicasLeft", "ConnectorLeft", "LeaderLeft", "Abandoned"])
 def test_whatever_a_deletion_could_not_undo_is_left(reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LeavingClient, "record", lambda *_: None)
