@@ -71,6 +71,13 @@ def test_helm_lint_finds_nothing(values: dict[str, Any]) -> None:
         ({"webhook": {"clientNames": ["apiserver"]}}, r"webhook\.clientNames needs webhook\.clientCA"),
         ({"metrics": {"tls": False}}, r"metrics\.authentication kubernetes needs metrics\.tls"),
         ({"metrics": {"podMonitor": {"enabled": True}}}, r"name a Secret with a reader's in metrics\.tokenSecret"),
+        (
+            {"metrics": {"service": False, "serviceMonitor": {"enabled": True}}},
+            r"metrics\.serviceMonitor finds the metrics by their Service",
+        ),
+        ({"metrics": {"port": 8080}}, r"metrics\.port is 8080, which is the port for health checks"),
+        ({"webhook": {"port": 8080}}, r"webhook\.port is 8080, which is the port for health checks"),
+        ({"webhook": {"port": 8081}}, r"webhook\.port and metrics\.port are both 8081"),
     ],
 )
 def test_values_that_cannot_be_meant_are_refused_with_where(values: dict[str, Any], complaint: str) -> None:
@@ -142,6 +149,23 @@ def test_helm_test_asks_for_every_kind() -> None:
     assert kinds == {path.name.partition(".")[0] for path in (CHART / "files" / "crds").glob("*.yaml")}
 
 
+def test_helm_test_asks_for_health_only_where_there_is_an_address_for_that() -> None:
+    for service in (True, False):
+        pod = one(render({"metrics": {"service": service}}), "Pod", "tidegate-test")
+        (container,) = pod["spec"]["containers"]
+        asked = [entry for entry in container.get("env") or () if entry["name"] == "HEALTH"]
+        assert len(asked) == int(service)
+        assert 'if "HEALTH" in os.environ' in container["args"][0]
+
+
+def test_ports_may_be_equal_where_one_of_them_is_not_used() -> None:
+    manifests = render({"webhook": {"enabled": False, "port": 8081}})
+    assert {port["name"]: port["port"] for port in one(manifests, "Service", "tidegate-metrics")["spec"]["ports"]} == {
+        "metrics": 8081,
+        "health": 8080,
+    }
+
+
 def test_each_shard_is_a_deployment_with_a_lease_of_its_own() -> None:
     rules = {"metrics": {"rules": {"enabled": True}}}
     manifests, alone = render({"shards": 3, "replicas": 2, **rules}), render(rules)
@@ -170,13 +194,23 @@ def test_each_shard_is_a_deployment_with_a_lease_of_its_own() -> None:
     assert not {"TIDEGATE_SHARD", "TIDEGATE_SHARDS"} & {
         e["name"] for e in only["spec"]["template"]["spec"]["containers"][0]["env"]
     }
-    expressions = [
-        rule["expr"]
+    sharded, single = (
+        {rule["alert"]: rule["expr"] for rule in one(each, "PrometheusRule")["spec"]["groups"][0]["rules"]}
         for each in (manifests, alone)
-        for rule in one(each, "PrometheusRule")["spec"]["groups"][0]["rules"]
-        if rule["alert"] == "TidegateNoLeader"
-    ]
-    assert expressions == ["sum(max by (pod) (tidegate_leader)) < 3", "max(tidegate_leader) == 0"]
+    )
+    assert sharded["TidegateNoLeader"] == "sum(max by (pod) (tidegate_leader)) < 3"
+    assert single["TidegateNoLeader"] == "max(tidegate_leader) == 0"
+    # A group that one shard leads is led by none of the others' leaders.
+    led = "max(max_over_time(tidegate_led_pauses[10m])) > 0 unless on() max(tidegate_leader) == 1"
+    assert single["TidegateLedPausesUnattended"] == led
+    expression = sharded["TidegateLedPausesUnattended"]
+    assert "unless on(shard)" in expression
+    (pattern,) = set(re.findall(r'"pod", "([^"]+)"', expression))
+    assert expression.count("max by (shard) (label_replace(") == 2
+    for number, name in enumerate(names):
+        found = re.fullmatch(pattern, f"{name}-6d4cf56db6-x2zvq")
+        assert found is not None
+        assert found[1] == f"{number}"
 
 
 def test_all_shards_are_ended_before_the_release_goes() -> None:
