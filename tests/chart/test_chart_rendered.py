@@ -427,6 +427,14 @@ def test_the_webhooks_address_is_known_before_the_only_operator_is_ready() -> No
     assert one(render(), "Service", "tidegate-webhook")["spec"]["publishNotReadyAddresses"] is True
 
 
+def test_of_the_pods_of_several_shards_only_those_are_called_that_answer() -> None:
+    """Each answers for all of them. One that has only just started would keep a caller waiting until it gives up."""
+    manifests = render({"shards": 2})
+    assert "publishNotReadyAddresses" not in one(manifests, "Service", "tidegate-webhook")["spec"]
+    (container,) = one(manifests, "Deployment", "tidegate-shard-0")["spec"]["template"]["spec"]["containers"]
+    assert container["lifecycle"]["preStop"]["exec"]["command"] == ["sleep", "3"]
+
+
 def test_of_several_replicas_only_those_are_called_that_answer_and_they_do_so_for_a_moment_longer() -> None:
     manifests = render({"replicas": 2})
     assert "publishNotReadyAddresses" not in one(manifests, "Service", "tidegate-webhook")["spec"]
@@ -527,9 +535,27 @@ def test_crds_are_kept_or_left_to_others() -> None:
     assert one(render(), "CustomResourceDefinition", "kafkaconnections.tidegate.io")["spec"] == source["spec"]
 
 
-@pytest.mark.parametrize(
-    "name", ["offsetresetpolicies.tidegate.io", "offsetresets.tidegate.io", "offsetbackups.tidegate.io"]
-)
+def _spec_of(crd: dict[str, Any]) -> dict[str, Any]:
+    """The members of ``spec``."""
+    found: dict[str, Any] = crd["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    return found
+
+
+def _kinds_with_spark() -> list[str]:
+    """Names of the CRDs whose resources have jobs of Spark."""
+    definitions = [yaml.safe_load(path.read_text()) for path in sorted((PROJECT / "crds").glob("*.tidegate.io.yaml"))]
+    return [crd["metadata"]["name"] for crd in definitions if "spark" in _spec_of(crd["spec"])]
+
+
+def test_the_image_of_every_kind_that_has_jobs_is_judged_by_the_api_server() -> None:
+    manifests = render({"spark": {"runner": "sparkapplication"}, "rbac": {"admissionPolicy": "always"}})
+    policy = one(manifests, "ValidatingAdmissionPolicy", "tidegate-image")["spec"]
+
+    (rule,) = policy["matchConstraints"]["resourceRules"]
+    assert sorted(rule["resources"]) == [name.partition(".")[0] for name in _kinds_with_spark()]
+
+
+@pytest.mark.parametrize("name", _kinds_with_spark())
 def test_settings_of_spark_that_are_allowed_besides_are_told_to_the_operator_and_to_the_api_server(name: str) -> None:
     manifests = render({"spark": {"allowedConf": ["spark.shuffle.compress", "spark.io.compression.codec"]}})
     source = yaml.safe_load((PROJECT / "crds" / f"{name}.yaml").read_text())["spec"]
@@ -550,8 +576,7 @@ def test_settings_of_spark_that_are_allowed_besides_are_told_to_the_operator_and
 
 
 def spark_conf_of(crd: dict[str, Any]) -> dict[str, Any]:
-    spec = crd["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
-    found: dict[str, Any] = spec["properties"]["spark"]["properties"]["sparkConf"]
+    found: dict[str, Any] = _spec_of(crd)["spark"]["properties"]["sparkConf"]
     return found
 
 
