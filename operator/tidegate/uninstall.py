@@ -40,8 +40,7 @@ from tidegate.kube.ports import (
     namespace_of,
 )
 from tidegate.kube.uninstall_client import LeavingClient, Named, own_finalizers
-from tidegate.pause.connectors import CONNECTOR_LEFT
-from tidegate.pause.release import ABANDONED, HOLDS_LEFT, LEADER_LEFT, REPLICAS_LEFT
+from tidegate.pause.release import LEFT_BEHIND
 from tidegate.resources.base import has_readable_status, read_status
 from tidegate.resources.conditions import PAUSED, STALLED, find_condition, stalled, with_condition
 from tidegate.resources.pause import PausePhase, PauseStatus
@@ -52,9 +51,6 @@ from tidegate.wiring.operator import build
 _log = logging.getLogger(__name__)
 
 UNINSTALLED: Final = "Uninstalled"
-
-_LEFT_BEHIND: Final = frozenset({HOLDS_LEFT, REPLICAS_LEFT, CONNECTOR_LEFT, LEADER_LEFT, ABANDONED})
-"""The reasons of the Events by which a deletion says that it went without having undone everything."""
 
 _LOOK_S: Final = 0.5
 _MARGIN_S: Final = 10.0
@@ -84,7 +80,7 @@ class _Client(LeavingClient):
         self.warnings: dict[str, str] = {}
 
     def record(self, body: Object, happening: KubeEvent) -> None:
-        if happening.reason in _LEFT_BEHIND:
+        if happening.reason in LEFT_BEHIND:
             self.warnings[_what(body)] = happening.message
         super().record(body, happening)
 

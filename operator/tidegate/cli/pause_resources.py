@@ -27,6 +27,7 @@ from tidegate.cli.screen import Screen
 from tidegate.printable import visible
 
 if TYPE_CHECKING:
+    from tidegate.cli.following import Step
     from tidegate.clock import Clock
     from tidegate.kube.client import KubeClient
     from tidegate.kube.ports import Object
@@ -224,8 +225,7 @@ def _await_resumed(
 ) -> None:
     """Raises ``CommandFailed`` and ``KubeFailure``."""
     from tidegate.cli.following import follow, follow_deletion, pause_step
-    from tidegate.incident.commands import place_of
-    from tidegate.kube.ports import PAUSES, name_of, namespace_of
+    from tidegate.kube.ports import PAUSES, name_of
 
     name, step = visible(name_of(body)), partial(pause_step, resumed=True)
     if options.keep:
@@ -235,10 +235,28 @@ def _await_resumed(
         return
     last = None if options.no_wait else follow_deletion(kube, PAUSES, body, step, clock, timeout_s, screen)
     screen.show(f"consumergrouppause.tidegate.io/{name} {'is being deleted' if options.no_wait else 'deleted'}\n")
-    if last is not None and last.is_hindered:
-        # A deletion waits for so long only, and says in an Event what it has left.
-        raise CommandFailed(
-            "it is gone, but something of it may be left paused or stopped, as its Events say: kubectl get events "
-            f"{place_of(namespace_of(body), options.context)} --field-selector involvedObject.name={name}. Its last "
-            f"status was {last.line}"
-        )
+    if not options.no_wait:
+        _check_left(kube, body, last, options)
+
+
+def _check_left(kube: KubeClient, body: Object, last: Step | None, options: argparse.Namespace) -> None:
+    """A deletion waits for so long only, and says in an Event what it has left. Raises ``CommandFailed``.
+
+    ``last``: what its status said last, if anything.
+    """
+    from tidegate.incident.commands import place_of
+    from tidegate.kube.ports import KubeFailure, name_of, namespace_of
+    from tidegate.pause.release import LEFT_BEHIND
+
+    try:
+        told = kube.told_of(body, LEFT_BEHIND)
+    except KubeFailure as failure:
+        if last is not None and last.is_hindered:
+            raise CommandFailed(
+                "it is gone, but something of it may be left paused or stopped, as its Events say: kubectl get events "
+                f"{place_of(namespace_of(body), options.context)} --field-selector involvedObject.name="
+                f"{name_of(body)}. They were not seen: {failure}. Its last status was {last.line}"
+            ) from failure
+        return
+    if told:
+        raise CommandFailed(f"it is gone, and has left something: {'; '.join(told)}")

@@ -112,8 +112,8 @@ def cancel_parser() -> argparse.ArgumentParser:
 
 
 def run_cancel(arguments: Sequence[str], screen: Screen) -> int:
-    """0 once it is gone, or its deletion was only to be asked for; 1 otherwise, also where it had succeeded before.
-    Raises ``UsageError``."""
+    """0 once it is gone, or its deletion was only to be asked for; 1 otherwise, also where it had succeeded before, or
+    was not rolled back. Raises ``UsageError``."""
     options = cancel_parser().parse_args(list(arguments))
     timeout_s = timeout_of(options)
 
@@ -141,9 +141,24 @@ def run_cancel(arguments: Sequence[str], screen: Screen) -> int:
                 f"the reset succeeded before it could be rolled back, so its targets stay committed"
                 f"{_undone_by(body, options.context)}"
             )
+        _check_rolled_back(kube, body, screen)
         return True
 
     return carried_out("tidegate cancel", options, act, screen)
+
+
+def _check_rolled_back(kube: KubeClient, body: Object, screen: Screen) -> None:
+    """A deletion waits for so long only, and says in an Event that it gave up. Raises ``CommandFailed``."""
+    from tidegate.kube.ports import KubeFailure
+    from tidegate.reset.runs.reasons import ABANDONED
+
+    try:
+        told = kube.told_of(body, (ABANDONED,))
+    except KubeFailure as failure:
+        screen.note(f"whether it was rolled back was not seen: {visible(str(failure))}")
+        return
+    if told:
+        raise CommandFailed(f"it was not rolled back: {'; '.join(told)}")
 
 
 def _undone_by(body: Object, context: str | None) -> str:

@@ -30,7 +30,9 @@ from tidegate.kube.ports import (
     POLICIES,
     RESETS,
     Conflict,
+    EventType,
     Kind,
+    KubeEvent,
     KubeFailure,
     KubeUnavailable,
     NotFound,
@@ -365,6 +367,49 @@ def test_one_that_had_succeeded_before_it_was_rolled_back_was_not_cancelled(
     assert told.out == "offsetreset.tidegate.io/r deleted\n"
     assert "the reset succeeded before it could be rolled back, so its targets stay committed" in told.err
     assert "To undo it: tidegate undo r -n ns --group 'the group' -c ns/prod" in told.err
+
+
+def gave_up(kube: FakeKube, body: Object, reason: str, message: str) -> None:
+    kube.record(body, KubeEvent(EventType.WARNING, reason, message, f"r/{reason}"))
+
+
+def test_one_that_went_without_having_been_rolled_back_was_not_cancelled(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its deletion waits for Kafka for two minutes, and the command for five."""
+    monkeypatch.setattr("tidegate.cli.undoing.delete", lambda *_: None)
+    monkeypatch.setattr("tidegate.cli.following.LOOK_S", 0.0)
+    kube = Story(RESETS, RESET, status("Applying"), {})
+    monkeypatch.setattr("tidegate.cli.acting.kube_client", lambda _options: kube)
+    gave_up(kube, kube.made, "Abandoned", "reset r could not be ended within 0:02:00: no answer")
+
+    assert main(["cancel", "r", "-n", "ns"]) == 1
+
+    told = capsys.readouterr()
+    assert told.out == "offsetreset.tidegate.io/r deleted\n"
+    assert "tidegate cancel: it was not rolled back: reset r could not be ended within 0:02:00: no answer" in told.err
+
+    kube = Story(RESETS, RESET, status("Applying"), {})
+    monkeypatch.setattr("tidegate.cli.acting.kube_client", lambda _options: kube)
+    assert main(["cancel", "r", "-n", "ns"]) == 0
+    assert not capsys.readouterr().err.count("rolled back")
+
+
+def test_who_may_see_no_events_is_told_that_a_rollback_was_not_seen(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tidegate.cli.undoing.delete", lambda *_: None)
+    monkeypatch.setattr("tidegate.cli.following.LOOK_S", 0.0)
+    kube = Story(RESETS, RESET, status("Applying"), {})
+    monkeypatch.setattr("tidegate.cli.acting.kube_client", lambda _options: kube)
+
+    def refused(*_: Any) -> Any:
+        raise KubeFailure("list Events of ns/r: 403 forbidden")
+
+    monkeypatch.setattr(kube, "told_of", refused)
+
+    assert main(["cancel", "r", "-n", "ns"]) == 0
+    assert "whether it was rolled back was not seen: list Events of ns/r: 403 forbidden" in capsys.readouterr().err
 
 
 # --- status -----------------------------------------------------------------------------------------------------------
@@ -755,8 +800,13 @@ def test_a_pause_that_went_without_having_resumed_all_is_not_called_resumed(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """After the time that a deletion has it goes all the same, with an Event that says what was left."""
+    """After the time that a deletion has it goes all the same. By its status, for whoever may see no Events."""
     kube = Story(PAUSES, PAUSE, status("Paused"), status("Resuming", *conditions, observedGeneration=1), {})
+
+    def refused(*_: Any) -> Any:
+        raise KubeFailure("list Events of ns/r: 403 forbidden")
+
+    monkeypatch.setattr(kube, "told_of", refused)
     monkeypatch.setattr("tidegate.cli.acting.kube_client", lambda _options: kube)
     monkeypatch.setattr("tidegate.cli.pause_resources.delete", lambda *_: None)
     monkeypatch.setattr("tidegate.cli.following.LOOK_S", 0.0)
@@ -766,6 +816,20 @@ def test_a_pause_that_went_without_having_resumed_all_is_not_called_resumed(
     told = capsys.readouterr()
     assert told.out == "consumergrouppause.tidegate.io/r deleted\n"
     assert re.search(f"ConsumerGroupPause r: it is gone.*{said}", told.err)
+
+
+@pytest.mark.parametrize("reason", ["HoldsLeft", "ReplicasLeft", "ConnectorLeft", "LeaderLeft", "Abandoned"])
+def test_what_the_events_of_a_pause_say_that_it_has_left_is_told(
+    reason: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kube = Story(PAUSES, PAUSE, status("Paused"), {})
+    monkeypatch.setattr("tidegate.cli.acting.kube_client", lambda _options: kube)
+    monkeypatch.setattr("tidegate.cli.pause_resources.delete", lambda *_: None)
+    monkeypatch.setattr("tidegate.cli.following.LOOK_S", 0.0)
+    gave_up(kube, kube.made, reason, "it stays as it is")
+
+    assert main(["resume", "r", "-n", "ns"]) == 1
+    assert "ConsumerGroupPause r: it is gone, and has left something: it stays as it is" in capsys.readouterr().err
 
 
 def test_a_pause_that_was_refused_or_has_released_all_is_resumed(
