@@ -18,6 +18,7 @@ from tidegate.inject.metrics import InjectionMetrics
 from tidegate.jobs.settings import SparkSettings
 from tidegate.offset_backup.metrics import BackupMetrics
 from tidegate.offset_mirror.metrics import MirrorMetrics
+from tidegate.resources.reset import ResetPhase
 from tidegate.retention.metrics import RetentionMetrics
 from tidegate.service.metrics import Metrics
 from tidegate.service.settings import Settings
@@ -623,6 +624,25 @@ def test_alerts_and_dashboard_ask_for_metrics_that_there_are() -> None:
         asked = set(re.findall(r"\b(?:tidegate|process)_[a-z_]+", expression))
         assert asked, where
         assert asked <= known, f"{where}: {sorted(asked - known)}"
+
+
+def test_what_is_counted_is_counted_once_and_the_worst_of_several_processes_counts() -> None:
+    told: dict[str, set[str]] = {}
+    for where, expression in _expressions():
+        told.setdefault(where, set()).add(expression)
+
+    (in_progress,) = told["Resets in progress"]
+    phases = re.findall(r"[A-Z]\w+", in_progress.partition('phase=~"')[2].partition('"')[0])
+    waiting = (ResetPhase.PENDING, ResetPhase.AWAITING_APPROVAL)
+    assert sorted(phases) == sorted(phase.value for phase in ResetPhase if not phase.is_final and phase not in waiting)
+    # Two shards may know of one connection: one of them only reads its cluster, for resets in another one.
+    assert told["Unreachable Kafka clusters"] == {
+        "count(min by (connection) (tidegate_connection_up) == 0) or vector(0)"
+    }
+    # Each process answers for itself: one that has not got the new certificate is not made up for by one that has.
+    for where in ("TidegateWebhookCertificateExpires", "Webhook certificate expires in"):
+        (expression,) = told[where]
+        assert expression.startswith("min(tidegate_webhook_certificate_expiry_timestamp_seconds > 0) - time()")
 
 
 ALERTS_PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "alerts.md"
