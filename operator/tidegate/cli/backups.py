@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from tidegate.cli.acting import add_waiting, carried_out, found, timeout_of
+from tidegate.cli.acting import UNREADABLE, Several, add_waiting, carried_out, found, timeout_of
 from tidegate.cli.backup_time import AT_HELP, at_of
 from tidegate.cli.errors import CommandFailed, Parser
 from tidegate.cli.reaching import add_kubernetes, add_output, dumped, namespace_of_options, with_namespace
@@ -43,7 +43,7 @@ def list_parser() -> argparse.ArgumentParser:
 
 
 def run_list(arguments: Sequence[str], screen: Screen) -> int:
-    """0, also where there are none; 1 where they can't be listed. Raises ``UsageError``."""
+    """0, also where there are none; 1 where they, or some of them, can't be listed. Raises ``UsageError``."""
     options = list_parser().parse_args(list(arguments))
 
     def act(kube: KubeClient) -> bool:
@@ -52,18 +52,23 @@ def run_list(arguments: Sequence[str], screen: Screen) -> int:
         bodies = [
             b for b in sorted(kube.list(BACKUPS), key=name_of) if options.group is None or covers(b, options.group)
         ]
-        if options.output != "text":
-            rows = [_as_json(b, status) for b in bodies for status in taken(b)]
-            screen.show(dumped({"kind": "BackupList", "version": 1, "backups": rows}, options.output))
-            return True
-        screen.show(_table([(name_of(b), status) for b in bodies for status in taken(b)]))
+        several = Several(BACKUPS, screen)
+        of: list[tuple[Object, tuple[BackupStatus, ...]]] = []
         for body in bodies:
-            if not taken(body):
+            with several.one(body):
+                of.append((body, taken(body)))
+        if options.output != "text":
+            rows = [_as_json(body, status) for body, statuses in of for status in statuses]
+            screen.show(dumped({"kind": "BackupList", "version": 1, "backups": rows}, options.output))
+            return not several.failed
+        screen.show(_table([(name_of(body), status) for body, statuses in of for status in statuses]))
+        for body, statuses in of:
+            if not statuses:
                 screen.note(f"OffsetBackup {visible(name_of(body))} has not taken a backup yet")
         if not bodies:
-            of = "" if options.group is None else f" that covers group {visible(options.group)}"
-            screen.note(f"there is no OffsetBackup{of} in namespace {visible(namespace_of_options(options))}")
-        return True
+            which = "" if options.group is None else f" that covers group {visible(options.group)}"
+            screen.note(f"there is no OffsetBackup{which} in namespace {visible(namespace_of_options(options))}")
+        return not several.failed
 
     return carried_out("tidegate backup list", options, act, screen)
 
@@ -76,15 +81,18 @@ def covers(body: Object, group: str) -> bool:
 
 
 def taken(body: Object) -> tuple[BackupStatus, ...]:
-    """The newest first. An earlier version of the operator names only its newest one."""
+    """The newest first. An earlier version of the operator names only its newest one. Raises ``CommandFailed``."""
     status = _status(body)
     return status.backups or (() if status.last is None else (status.last,))
 
 
 def _status(body: Object) -> OffsetBackupStatus:
-    from tidegate.resources.base import read_status
+    """Raises ``CommandFailed`` for one that can't be read: that is not to have taken none."""
+    from tidegate.resources.base import has_readable_status, read_status
     from tidegate.resources.offset_backup import OffsetBackupStatus
 
+    if not has_readable_status(OffsetBackupStatus, body):
+        raise CommandFailed(UNREADABLE)
     return read_status(OffsetBackupStatus, body)
 
 

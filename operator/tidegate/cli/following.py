@@ -9,6 +9,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Final
 
+from tidegate.cli.acting import UNREADABLE
 from tidegate.cli.errors import CommandFailed
 from tidegate.cli.progress import Row, shown
 from tidegate.cli.screen import Screen
@@ -54,7 +55,7 @@ class Step:
 
 def reset_step(body: Object) -> Step:
     if not has_readable_status(OffsetResetStatus, body):
-        return Step("its status was written by another version of Tidegate, and can't be read")
+        return Step(UNREADABLE)
     status = read_status(OffsetResetStatus, body)
     said = find_condition(status.conditions, COMPLETE)
     line = f"{status.phase or ResetPhase.PENDING}: {said.message if said is not None else 'not begun'}"
@@ -80,7 +81,7 @@ def _reset_rows(status: OffsetResetStatus) -> Iterator[Row]:
 def pause_step(body: Object, *, resumed: bool = False) -> Step:
     """``resumed``: it is to be resumed and not to be paused."""
     if not has_readable_status(PauseStatus, body):
-        return Step("its status was written by another version of Tidegate, and can't be read")
+        return Step(UNREADABLE)
     status = read_status(PauseStatus, body)
     phase = status.phase or PausePhase.PENDING
     said = find_condition(status.conditions, PAUSED)

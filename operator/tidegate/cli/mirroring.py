@@ -8,7 +8,17 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tidegate.cli.acting import TRIES, add_making, add_waiting, carried_out, create, found, printed, timeout_of
+from tidegate.cli.acting import (
+    TRIES,
+    UNREADABLE,
+    add_making,
+    add_waiting,
+    carried_out,
+    create,
+    found,
+    printed,
+    timeout_of,
+)
 from tidegate.cli.errors import CommandFailed, Parser, UsageError
 from tidegate.cli.reaching import add_kubernetes, namespace_of_options
 from tidegate.cli.screen import Screen
@@ -91,7 +101,7 @@ def failover_step(body: Object) -> Step:
     from tidegate.resources.offset_mirror import OffsetMirrorStatus
 
     if not has_readable_status(OffsetMirrorStatus, body):
-        return Step("its status was written by another version of Tidegate, and can't be read")
+        return Step(UNREADABLE)
     status = read_status(OffsetMirrorStatus, body)
     said = find_condition(status.conditions, READY)
     line = "not begun" if said is None else f"{said.reason}: {said.message}"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tidegate.cli.acting import add_making, add_waiting, carried_out, delete, found, timeout_of
+from tidegate.cli.acting import UNREADABLE, add_making, add_waiting, carried_out, delete, found, timeout_of
 from tidegate.cli.errors import CommandFailed, Parser, UsageError
 from tidegate.cli.reaching import add_kubernetes, connection_ref, namespace_of_options
 from tidegate.cli.screen import Screen
@@ -175,13 +175,15 @@ def _undone_by(body: Object, context: str | None) -> str:
 
 def cancellable(body: Object, context: str | None = None) -> str:
     """The policy that has asked for it, or nothing. ``context``: of the kubeconfig, where one was given. Raises
-    ``CommandFailed`` for one that has ended."""
+    ``CommandFailed`` for one that has ended, or may have."""
     from tidegate.incident.commands import command
     from tidegate.kube.ports import name_of, namespace_of
-    from tidegate.resources.base import read_status
+    from tidegate.resources.base import has_readable_status, read_status
     from tidegate.resources.offset_reset import OffsetResetStatus
     from tidegate.resources.reset import has_ended
 
+    if not has_readable_status(OffsetResetStatus, body):
+        raise CommandFailed(f"OffsetReset {name_of(body)}: {UNREADABLE}, so it may have ended: use a newer tidegate")
     phase = read_status(OffsetResetStatus, body).phase
     if has_ended(phase):
         undoes = command("tidegate undo", name_of(body), namespace_of(body), context)

@@ -326,6 +326,17 @@ def test_one_that_has_ended_is_not_deleted_also_where_it_ends_just_then() -> Non
     assert kube.get(RESETS, "ns", "r")
 
 
+def test_one_whose_status_this_version_cannot_read_is_not_deleted_as_it_may_have_ended() -> None:
+    kube = FakeKube()
+    body = kube.create(RESETS, "ns", "r", RESET, CREATED)
+    kube.replace_status(RESETS, body, {"phase": "Teleported", "finishedAt": CREATED})
+
+    with pytest.raises(CommandFailed, match=r"written by another version of Tidegate.*may have ended"):
+        delete(kube, RESETS, body, cancellable)  # type: ignore[arg-type]
+
+    assert kube.get(RESETS, "ns", "r")
+
+
 def test_one_whose_status_was_written_meanwhile_is_deleted() -> None:
     kube = FakeKube()
     body = kube.create(RESETS, "ns", "r", RESET, CREATED)
