@@ -125,8 +125,6 @@ def create(kube: Creating, kind: Kind, asked: Mapping[str, Any], options: argpar
     return made
 
 
-UNREADABLE: Final = "its status was written by another version of Tidegate, and can't be read"
-
 TRIES: Final = 20
 """How often a change is tried again where the object was changed meanwhile."""
 

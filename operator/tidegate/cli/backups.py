@@ -9,11 +9,12 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from tidegate.cli.acting import UNREADABLE, Several, add_waiting, carried_out, found, timeout_of
+from tidegate.cli.acting import Several, add_waiting, carried_out, found, timeout_of
 from tidegate.cli.backup_time import AT_HELP, at_of
 from tidegate.cli.errors import CommandFailed, Parser
 from tidegate.cli.reaching import add_kubernetes, add_output, dumped, namespace_of_options, with_namespace
 from tidegate.cli.screen import Screen
+from tidegate.incident.seen import UNREADABLE
 from tidegate.printable import visible
 
 if TYPE_CHECKING:

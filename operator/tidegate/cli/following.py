@@ -9,12 +9,12 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Final
 
-from tidegate.cli.acting import UNREADABLE
 from tidegate.cli.errors import CommandFailed
 from tidegate.cli.progress import Row, shown
 from tidegate.cli.screen import Screen
 from tidegate.clock import Clock
 from tidegate.incident.commands import command
+from tidegate.incident.seen import UNREADABLE
 from tidegate.kube.ports import (
     PAUSES,
     RESETS,

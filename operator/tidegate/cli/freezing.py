@@ -11,6 +11,7 @@ from tidegate.cli.acting import TRIES, Several, add_waiting, carried_out, found,
 from tidegate.cli.errors import CommandFailed, Parser, UsageError
 from tidegate.cli.reaching import add_kubernetes, namespace_of_options
 from tidegate.cli.screen import Screen
+from tidegate.incident.seen import UNREADABLE
 from tidegate.printable import visible
 
 if TYPE_CHECKING:
@@ -230,10 +231,12 @@ def _show(body: Object, way: _Way, screen: Screen) -> None:
 def frozen_step(body: Object) -> Step:
     """Done once the operator says of this generation that it is frozen."""
     from tidegate.cli.following import Step
-    from tidegate.resources.base import read_status
+    from tidegate.resources.base import has_readable_status, read_status
     from tidegate.resources.conditions import FROZEN, find_condition
     from tidegate.resources.connection import ConnectionStatus
 
+    if not has_readable_status(ConnectionStatus, body):
+        return Step(UNREADABLE)
     said = find_condition(read_status(ConnectionStatus, body).conditions, FROZEN)
     if said is not None and said.observed_generation == body["metadata"].get("generation"):
         return Step(f"Frozen: {said.message}", done=True)
@@ -245,10 +248,12 @@ def frozen_step(body: Object) -> Step:
 def thawed_step(body: Object) -> Step:
     """Done once the operator has looked at this generation, and says nothing of being frozen."""
     from tidegate.cli.following import Step
-    from tidegate.resources.base import read_status
+    from tidegate.resources.base import has_readable_status, read_status
     from tidegate.resources.conditions import FROZEN, find_condition
     from tidegate.resources.connection import ConnectionStatus
 
+    if not has_readable_status(ConnectionStatus, body):
+        return Step(UNREADABLE)
     status = read_status(ConnectionStatus, body)
     is_seen = status.observed_generation == body["metadata"].get("generation")
     if is_seen and find_condition(status.conditions, FROZEN) is None:

@@ -8,20 +8,11 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tidegate.cli.acting import (
-    TRIES,
-    UNREADABLE,
-    add_making,
-    add_waiting,
-    carried_out,
-    create,
-    found,
-    printed,
-    timeout_of,
-)
+from tidegate.cli.acting import TRIES, add_making, add_waiting, carried_out, create, found, printed, timeout_of
 from tidegate.cli.errors import CommandFailed, Parser, UsageError
 from tidegate.cli.reaching import add_kubernetes, namespace_of_options
 from tidegate.cli.screen import Screen
+from tidegate.incident.seen import UNREADABLE
 from tidegate.printable import visible
 
 if TYPE_CHECKING:

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tidegate.cli.acting import UNREADABLE, add_making, add_waiting, carried_out, delete, found, timeout_of
+from tidegate.cli.acting import add_making, add_waiting, carried_out, delete, found, timeout_of
 from tidegate.cli.errors import CommandFailed, Parser, UsageError
 from tidegate.cli.reaching import add_kubernetes, connection_ref, namespace_of_options
 from tidegate.cli.screen import Screen
+from tidegate.incident.seen import UNREADABLE
 from tidegate.printable import visible
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from tidegate.incident.listings import Listed
 from tidegate.incident.seen import (
+    UNREADABLE,
     Common,
     ConnectionSeen,
     KubeSeen,
@@ -124,8 +125,10 @@ def approvals_by_reset(bodies: Sequence[Object]) -> Mapping[Named, tuple[str, ..
     found: dict[Named, tuple[str, ...]] = {}
     for body in bodies:
         key = (namespace_of(body), str((body.get("spec") or {}).get("reset", "")))
-        said = find_condition(read_status(OffsetResetApprovalStatus, body).conditions, EFFECTIVE)
-        text = "the operator has not looked at it yet" if said is None else f"{said.reason}: {said.message}"
+        status = _status(OffsetResetApprovalStatus, body)
+        said = find_condition(status.conditions, EFFECTIVE) if status is not None else None
+        text = UNREADABLE if status is None else "the operator has not looked at it yet"
+        text = text if said is None else f"{said.reason}: {said.message}"
         found[key] = (*found.get(key, ()), f"OffsetResetApproval {name_of(body)}: {text}")
     return found
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Final
 
 from tidegate.incident.commands import command
 from tidegate.incident.seen import (
     MOST_RESOURCES,
+    UNREADABLE,
     Common,
     ConnectionSeen,
     KubeSeen,
@@ -35,8 +35,6 @@ from tidegate.resources.conditions import (
 from tidegate.resources.durations import format_duration
 from tidegate.resources.pause import PausePhase
 from tidegate.resources.reset import ApprovalMode, ResetPhase, has_ended
-
-_UNREADABLE: Final = "its status was written by another version of Tidegate, and can't be read"
 
 
 def has_reset_ended(reset: ResetSeen) -> bool:
@@ -110,7 +108,7 @@ def reset_told(reset: ResetSeen, now: datetime, context: str | None = None) -> I
     yield from _beginning(common, "OffsetReset")
     name = f"OffsetReset {visible(common.label)}"
     if status is None:
-        yield f"{name}: {_UNREADABLE}. The operator leaves it alone, and other resets of the group wait."
+        yield f"{name}: {UNREADABLE}. The operator leaves it alone, and other resets of the group wait."
         return
     phase = status.phase or ResetPhase.PENDING
     begun = f", begun at {time_text(status.started_at, now)}" if status.started_at is not None else ", not begun"
@@ -147,7 +145,7 @@ def _finished(reset: ResetSeen) -> datetime | None:
 def _ended(reset: ResetSeen, now: datetime, context: str | None) -> str:
     status = reset.status
     if status is None or status.phase is None:
-        return f"OffsetReset {visible(reset.common.label)}: {_UNREADABLE}."
+        return f"OffsetReset {visible(reset.common.label)}: {UNREADABLE}."
     said = find_condition(status.conditions, COMPLETE)
     message = f" {visible(said.message)}" if said is not None else ""
     undo = f" To undo it: {_command('undo', reset.common, context)}" if status.phase is ResetPhase.SUCCEEDED else ""
@@ -163,7 +161,7 @@ def pause_told(pause: PauseSeen, now: datetime) -> Iterator[str]:
     yield from _beginning(common, "ConsumerGroupPause")
     name = f"ConsumerGroupPause {visible(common.label)}"
     if status is None:
-        yield f"{name}: {_UNREADABLE}."
+        yield f"{name}: {UNREADABLE}."
         return
     phase = status.phase or PausePhase.PENDING
     paused = f", {visible(status.paused)} partitions paused" if status.paused else ""
@@ -198,7 +196,7 @@ def policy_told(policy: PolicySeen, now: datetime, context: str | None = None) -
         keeps.append(f"injects its settings into pods ({spec.consumers.format.value})")
     yield f"{name} {'; '.join(keeps) or 'only asks for a reset'}."
     if status is None:
-        yield f"  {_UNREADABLE[:1].upper()}{_UNREADABLE[1:]}, so it is unknown whether it does so."
+        yield f"  {UNREADABLE[:1].upper()}{UNREADABLE[1:]}, so it is unknown whether it does so."
         return
     yield f"  {_ready(find_condition(status.conditions, READY))}"
     if spec.retention is not None and find_condition(status.conditions, RETAINED) is not None:
@@ -228,7 +226,7 @@ def connection_told(connection: ConnectionSeen, context: str | None = None) -> I
     yield from _beginning(common, "KafkaConnection")
     name = f"KafkaConnection {visible(common.label)}"
     conditions: Conditions = status.conditions if status is not None else ()
-    yield f"{name}: {_UNREADABLE if status is None else _ready(find_condition(conditions, READY))}"
+    yield f"{name}: {UNREADABLE if status is None else _ready(find_condition(conditions, READY))}"
     if spec is not None and spec.observe:
         yield "  It only observes (spec.observe): nothing begins through it, and its pauses pause nothing."
     said = find_condition(conditions, FROZEN)

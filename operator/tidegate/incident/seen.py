@@ -145,5 +145,7 @@ class Seen:
         return (*self.unseen, *of_kafka, *of_kube)
 
 
+UNREADABLE: Final = "its status was written by another version of Tidegate, and can't be read"
+
 MOST_RESOURCES: Final = 100
 """Of a kind that are told of one by one."""

@@ -16,7 +16,7 @@ from support.fake_kube import FakeKube
 from tidegate.cli.acting import delete
 from tidegate.cli.errors import CommandFailed, UsageError
 from tidegate.cli.following import follow, follow_deletion, pause_step, reset_step
-from tidegate.cli.freezing import frozen_step
+from tidegate.cli.freezing import frozen_step, thawed_step
 from tidegate.cli.main import main
 from tidegate.cli.overview import as_json
 from tidegate.cli.pause_resources import pause_of, pause_parser, run_pause
@@ -856,3 +856,11 @@ def test_a_pause_that_was_refused_or_has_released_all_is_resumed(
 
         assert main(["resume", "r", "-n", "ns"]) == 0
         assert "it is gone" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("step", [frozen_step, thawed_step])
+def test_a_connection_whose_status_cannot_be_read_is_not_said_to_wait_for_the_operator(step: Any) -> None:
+    said = step({"metadata": {"generation": 2}, "spec": {}, "status": {"conditions": "in another form"}})
+
+    assert said.done is None
+    assert said.line == "its status was written by another version of Tidegate, and can't be read"

@@ -20,7 +20,7 @@ from tidegate.control.records import Claim, ClaimKey, Hold, HoldKey, Limit, Limi
 from tidegate.incident.account import account_of
 from tidegate.incident.as_json import as_json
 from tidegate.incident.gather_kafka import look_at_kafka
-from tidegate.incident.gather_kube import kube_seen, of_cluster
+from tidegate.incident.gather_kube import approvals_by_reset, kube_seen, of_cluster
 from tidegate.incident.holders import HolderKind, holder_named
 from tidegate.incident.listings import about_group
 from tidegate.incident.seen import KafkaSeen, KubeSeen, Seen, Unseen
@@ -486,3 +486,15 @@ def test_commands_to_copy_are_for_the_cluster_that_was_asked(kube: FakeKube) -> 
     for command in ("tidegate plan waits", "tidegate approve waits", "tidegate undo done", "tidegate thaw prod"):
         assert f"{command} -n shop --context dr" in text
     assert "--context" not in said(None, kube_seen(listed, where="namespace shop", connection=("shop", "prod")))
+
+
+def test_an_approval_whose_status_cannot_be_read_is_not_said_to_wait_for_the_operator() -> None:
+    approval = {
+        "metadata": {"namespace": "shop", "name": "a"},
+        "spec": {"reset": "r"},
+        "status": {"conditions": "in another form"},
+    }
+
+    (told,) = approvals_by_reset([approval])["shop", "r"]
+
+    assert told == "OffsetResetApproval a: its status was written by another version of Tidegate, and can't be read"
