@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -40,10 +40,9 @@ from tidegate.kube.ports import (
     namespace_of,
 )
 from tidegate.kube.uninstall_client import LeavingClient, Named, own_finalizers
-from tidegate.pause.connectors import CONNECTOR_LEFT
-from tidegate.pause.release import ABANDONED, HOLDS_LEFT, LEADER_LEFT, REPLICAS_LEFT
+from tidegate.pause.release import LEFT_BEHIND
 from tidegate.resources.base import has_readable_status, read_status
-from tidegate.resources.conditions import PAUSED, stalled, with_condition
+from tidegate.resources.conditions import PAUSED, STALLED, find_condition, stalled, with_condition
 from tidegate.resources.pause import PausePhase, PauseStatus
 from tidegate.running import Operator, Replaced
 from tidegate.service.settings import Settings
@@ -52,9 +51,6 @@ from tidegate.wiring.operator import build
 _log = logging.getLogger(__name__)
 
 UNINSTALLED: Final = "Uninstalled"
-
-_LEFT_BEHIND: Final = frozenset({HOLDS_LEFT, REPLICAS_LEFT, CONNECTOR_LEFT, LEADER_LEFT, ABANDONED})
-"""The reasons of the Events by which a deletion says that it went without having undone everything."""
 
 _LOOK_S: Final = 0.5
 _MARGIN_S: Final = 10.0
@@ -77,16 +73,29 @@ class Leave:
 
 
 class _Client(LeavingClient):
-    """Keeps in mind what was left behind, by resource."""
+    """Keeps in mind what was left behind, by resource, and says of a pause that it is left before it is."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.warnings: dict[str, str] = {}
 
     def record(self, body: Object, happening: KubeEvent) -> None:
-        if happening.reason in _LEFT_BEHIND:
+        if happening.reason in LEFT_BEHIND:
             self.warnings[_what(body)] = happening.message
         super().record(body, happening)
+
+    def set_finalizers(self, kind: Kind, body: Object, finalizers: Sequence[str]) -> Object:
+        if own_finalizers(body) and not own_finalizers({"metadata": {"finalizers": finalizers}}):
+            # Without one nobody looks at it again, neither this process nor, should this one die, the next attempt.
+            body = self.say_goodbye(kind, body)
+        return super().set_finalizers(kind, body, finalizers)
+
+    def say_goodbye(self, kind: Kind, body: Object) -> Object:
+        """Say in a pause's status that nothing sees to it any more. One that can't be read says so already."""
+        if kind != PAUSES or not has_readable_status(PauseStatus, body):
+            return body
+        status = _status(body, self.warnings.get(_what(body), "")).to_json()
+        return body if status == body.get("status") else self.replace_status(kind, body, status)
 
 
 async def uninstall(settings: Settings, leave: Leave) -> bool:
@@ -175,11 +184,10 @@ async def _let_go(operator: Operator, kube: _Client, limit_s: float) -> Mapping[
         await each.stop()
     # Before the finalizers go: without them the next attempt does not look at these again, should this one fail now.
     _tell(left)
-    for kind, body in begun:
-        await _say_goodbye(kube, kind, body, left.get(_what(body), ""))
-    for body in await _held(kube, POLICIES):
-        # Of an earlier version, which ran resets in policies themselves.
-        await _say_goodbye(kube, POLICIES, body, "")
+    kube.warnings |= left
+    # Policies: of an earlier version, which ran resets in policies themselves.
+    for kind, body in [*begun, *((POLICIES, body) for body in await _held(kube, POLICIES))]:
+        await _take_off(kube, kind, body)
     return left
 
 
@@ -187,17 +195,16 @@ async def _held(kube: LeavingClient, kind: Kind) -> list[Object]:
     return [body for body in await _call(kube.list, kind) if own_finalizers(body)]
 
 
-async def _say_goodbye(kube: LeavingClient, kind: Kind, body: Object, trouble: str) -> None:
-    """Take off what finalizers are left, and say in a pause's status that nothing sees to it any more."""
+async def _take_off(kube: _Client, kind: Kind, body: Object) -> None:
+    """What finalizers are left."""
     for attempts_left in reversed(range(_ATTEMPTS)):
         try:
             fresh = await _call(kube.get, kind, namespace_of(body), name_of(body))
             own = own_finalizers(fresh)
-            if own:
-                others = [name for name in fresh["metadata"]["finalizers"] if name not in own]
-                fresh = await _call(kube.set_finalizers, kind, fresh, others)
-            if kind == PAUSES and has_readable_status(PauseStatus, fresh):  # otherwise it says so already
-                await _call(kube.replace_status, kind, fresh, _status(fresh, trouble).to_json())
+            if not own:
+                return
+            others = [name for name in fresh["metadata"]["finalizers"] if name not in own]
+            await _call(kube.set_finalizers, kind, fresh, others)
             return
         except NotFound:
             return
@@ -208,6 +215,9 @@ async def _say_goodbye(kube: LeavingClient, kind: Kind, body: Object, trouble: s
 
 def _status(body: Object, trouble: str) -> PauseStatus:
     status = read_status(PauseStatus, body)
+    before = find_condition(status.conditions, STALLED)
+    if not trouble and before is not None and before.reason == UNINSTALLED:
+        return status  # said by an attempt that died just then; what it has left it alone knew
     message = "Tidegate was uninstalled; installed again, it takes this up anew" + (f"; {trouble}" if trouble else "")
     stamp: dict[str, Any] = {"generation": int(body["metadata"]["generation"]), "now": SystemClock().now()}
     conditions = stalled(status.conditions, reason=UNINSTALLED, message=message, **stamp)

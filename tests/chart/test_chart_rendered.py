@@ -4,6 +4,7 @@ import ast
 import json
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from tidegate.inject.metrics import InjectionMetrics
 from tidegate.jobs.settings import SparkSettings
 from tidegate.offset_backup.metrics import BackupMetrics
 from tidegate.offset_mirror.metrics import MirrorMetrics
+from tidegate.resources.reset import ResetPhase
 from tidegate.retention.metrics import RetentionMetrics
 from tidegate.service.metrics import Metrics
 from tidegate.service.settings import Settings
@@ -70,6 +72,13 @@ def test_helm_lint_finds_nothing(values: dict[str, Any]) -> None:
         ({"webhook": {"clientNames": ["apiserver"]}}, r"webhook\.clientNames needs webhook\.clientCA"),
         ({"metrics": {"tls": False}}, r"metrics\.authentication kubernetes needs metrics\.tls"),
         ({"metrics": {"podMonitor": {"enabled": True}}}, r"name a Secret with a reader's in metrics\.tokenSecret"),
+        (
+            {"metrics": {"service": False, "serviceMonitor": {"enabled": True}}},
+            r"metrics\.serviceMonitor finds the metrics by their Service",
+        ),
+        ({"metrics": {"port": 8080}}, r"metrics\.port is 8080, which is the port for health checks"),
+        ({"webhook": {"port": 8080}}, r"webhook\.port is 8080, which is the port for health checks"),
+        ({"webhook": {"port": 8081}}, r"webhook\.port and metrics\.port are both 8081"),
     ],
 )
 def test_values_that_cannot_be_meant_are_refused_with_where(values: dict[str, Any], complaint: str) -> None:
@@ -141,6 +150,23 @@ def test_helm_test_asks_for_every_kind() -> None:
     assert kinds == {path.name.partition(".")[0] for path in (CHART / "files" / "crds").glob("*.yaml")}
 
 
+def test_helm_test_asks_for_health_only_where_there_is_an_address_for_that() -> None:
+    for service in (True, False):
+        pod = one(render({"metrics": {"service": service}}), "Pod", "tidegate-test")
+        (container,) = pod["spec"]["containers"]
+        asked = [entry for entry in container.get("env") or () if entry["name"] == "HEALTH"]
+        assert len(asked) == int(service)
+        assert 'if "HEALTH" in os.environ' in container["args"][0]
+
+
+def test_ports_may_be_equal_where_one_of_them_is_not_used() -> None:
+    manifests = render({"webhook": {"enabled": False, "port": 8081}})
+    assert {port["name"]: port["port"] for port in one(manifests, "Service", "tidegate-metrics")["spec"]["ports"]} == {
+        "metrics": 8081,
+        "health": 8080,
+    }
+
+
 def test_each_shard_is_a_deployment_with_a_lease_of_its_own() -> None:
     rules = {"metrics": {"rules": {"enabled": True}}}
     manifests, alone = render({"shards": 3, "replicas": 2, **rules}), render(rules)
@@ -169,13 +195,23 @@ def test_each_shard_is_a_deployment_with_a_lease_of_its_own() -> None:
     assert not {"TIDEGATE_SHARD", "TIDEGATE_SHARDS"} & {
         e["name"] for e in only["spec"]["template"]["spec"]["containers"][0]["env"]
     }
-    expressions = [
-        rule["expr"]
+    sharded, single = (
+        {rule["alert"]: rule["expr"] for rule in one(each, "PrometheusRule")["spec"]["groups"][0]["rules"]}
         for each in (manifests, alone)
-        for rule in one(each, "PrometheusRule")["spec"]["groups"][0]["rules"]
-        if rule["alert"] == "TidegateNoLeader"
-    ]
-    assert expressions == ["sum(max by (pod) (tidegate_leader)) < 3", "max(tidegate_leader) == 0"]
+    )
+    assert sharded["TidegateNoLeader"] == "sum(max by (pod) (tidegate_leader)) < 3"
+    assert single["TidegateNoLeader"] == "max(tidegate_leader) == 0"
+    # A group that one shard leads is led by none of the others' leaders.
+    led = "max(max_over_time(tidegate_led_pauses[10m])) > 0 unless on() max(tidegate_leader) == 1"
+    assert single["TidegateLedPausesUnattended"] == led
+    expression = sharded["TidegateLedPausesUnattended"]
+    assert "unless on(shard)" in expression
+    (pattern,) = set(re.findall(r'"pod", "([^"]+)"', expression))
+    assert expression.count("max by (shard) (label_replace(") == 2
+    for number, name in enumerate(names):
+        found = re.fullmatch(pattern, f"{name}-6d4cf56db6-x2zvq")
+        assert found is not None
+        assert found[1] == f"{number}"
 
 
 def test_all_shards_are_ended_before_the_release_goes() -> None:
@@ -237,6 +273,24 @@ def test_uninstalling_takes_no_part_in_the_election() -> None:
     }
     assert "TIDEGATE_HEALTH_ADDRESS" in told
     assert not [name for name in told if "LEASE" in name]
+
+
+def test_uninstalling_keeps_to_what_the_operator_may_do_and_has_to_keep() -> None:
+    manifests = render({"operator": {"observe": True, "undoKeptSeconds": 2_592_000}})
+    container = one(manifests, "Job", "tidegate-uninstall")["spec"]["template"]["spec"]["containers"][0]
+    told = {entry["name"]: entry["value"] for entry in container["env"] if "value" in entry}
+
+    settings = Settings.from_environment({name: told[name] for name in told if name != "TIDEGATE_RUNTIME_DIRECTORY"})
+    assert settings.observe
+    assert settings.undo_kept_s == 2_592_000
+
+
+def test_large_numbers_are_told_as_whole_numbers() -> None:
+    """Helm takes a number of a file for a floating-point one, and would write 1.2096e+06."""
+    values = {"spark": {"runner": "sparkapplication", "timeToLiveSeconds": 1_209_600}}
+
+    told = environment(render(values))
+    assert SparkSettings.from_environment(told).time_to_live == timedelta(days=14)
 
 
 def _variables_of_settings() -> set[str]:
@@ -374,6 +428,14 @@ def test_the_webhooks_address_is_known_before_the_only_operator_is_ready() -> No
     assert one(render(), "Service", "tidegate-webhook")["spec"]["publishNotReadyAddresses"] is True
 
 
+def test_of_the_pods_of_several_shards_only_those_are_called_that_answer() -> None:
+    """Each answers for all of them. One that has only just started would keep a caller waiting until it gives up."""
+    manifests = render({"shards": 2})
+    assert "publishNotReadyAddresses" not in one(manifests, "Service", "tidegate-webhook")["spec"]
+    (container,) = one(manifests, "Deployment", "tidegate-shard-0")["spec"]["template"]["spec"]["containers"]
+    assert container["lifecycle"]["preStop"]["exec"]["command"] == ["sleep", "3"]
+
+
 def test_of_several_replicas_only_those_are_called_that_answer_and_they_do_so_for_a_moment_longer() -> None:
     manifests = render({"replicas": 2})
     assert "publishNotReadyAddresses" not in one(manifests, "Service", "tidegate-webhook")["spec"]
@@ -474,9 +536,27 @@ def test_crds_are_kept_or_left_to_others() -> None:
     assert one(render(), "CustomResourceDefinition", "kafkaconnections.tidegate.io")["spec"] == source["spec"]
 
 
-@pytest.mark.parametrize(
-    "name", ["offsetresetpolicies.tidegate.io", "offsetresets.tidegate.io", "offsetbackups.tidegate.io"]
-)
+def _spec_of(crd: dict[str, Any]) -> dict[str, Any]:
+    """The members of ``spec``."""
+    found: dict[str, Any] = crd["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    return found
+
+
+def _kinds_with_spark() -> list[str]:
+    """Names of the CRDs whose resources have jobs of Spark."""
+    definitions = [yaml.safe_load(path.read_text()) for path in sorted((PROJECT / "crds").glob("*.tidegate.io.yaml"))]
+    return [crd["metadata"]["name"] for crd in definitions if "spark" in _spec_of(crd["spec"])]
+
+
+def test_the_image_of_every_kind_that_has_jobs_is_judged_by_the_api_server() -> None:
+    manifests = render({"spark": {"runner": "sparkapplication"}, "rbac": {"admissionPolicy": "always"}})
+    policy = one(manifests, "ValidatingAdmissionPolicy", "tidegate-image")["spec"]
+
+    (rule,) = policy["matchConstraints"]["resourceRules"]
+    assert sorted(rule["resources"]) == [name.partition(".")[0] for name in _kinds_with_spark()]
+
+
+@pytest.mark.parametrize("name", _kinds_with_spark())
 def test_settings_of_spark_that_are_allowed_besides_are_told_to_the_operator_and_to_the_api_server(name: str) -> None:
     manifests = render({"spark": {"allowedConf": ["spark.shuffle.compress", "spark.io.compression.codec"]}})
     source = yaml.safe_load((PROJECT / "crds" / f"{name}.yaml").read_text())["spec"]
@@ -497,8 +577,7 @@ def test_settings_of_spark_that_are_allowed_besides_are_told_to_the_operator_and
 
 
 def spark_conf_of(crd: dict[str, Any]) -> dict[str, Any]:
-    spec = crd["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
-    found: dict[str, Any] = spec["properties"]["spark"]["properties"]["sparkConf"]
+    found: dict[str, Any] = _spec_of(crd)["spark"]["properties"]["sparkConf"]
     return found
 
 
@@ -545,6 +624,25 @@ def test_alerts_and_dashboard_ask_for_metrics_that_there_are() -> None:
         asked = set(re.findall(r"\b(?:tidegate|process)_[a-z_]+", expression))
         assert asked, where
         assert asked <= known, f"{where}: {sorted(asked - known)}"
+
+
+def test_what_is_counted_is_counted_once_and_the_worst_of_several_processes_counts() -> None:
+    told: dict[str, set[str]] = {}
+    for where, expression in _expressions():
+        told.setdefault(where, set()).add(expression)
+
+    (in_progress,) = told["Resets in progress"]
+    phases = re.findall(r"[A-Z]\w+", in_progress.partition('phase=~"')[2].partition('"')[0])
+    waiting = (ResetPhase.PENDING, ResetPhase.AWAITING_APPROVAL)
+    assert sorted(phases) == sorted(phase.value for phase in ResetPhase if not phase.is_final and phase not in waiting)
+    # Two shards may know of one connection: one of them only reads its cluster, for resets in another one.
+    assert told["Unreachable Kafka clusters"] == {
+        "count(min by (connection) (tidegate_connection_up) == 0) or vector(0)"
+    }
+    # Each process answers for itself: one that has not got the new certificate is not made up for by one that has.
+    for where in ("TidegateWebhookCertificateExpires", "Webhook certificate expires in"):
+        (expression,) = told[where]
+        assert expression.startswith("min(tidegate_webhook_certificate_expiry_timestamp_seconds > 0) - time()")
 
 
 ALERTS_PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "alerts.md"

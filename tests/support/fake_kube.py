@@ -3,7 +3,7 @@
 import copy
 import itertools
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from tidegate.kube.ports import (
@@ -94,6 +94,10 @@ class FakeKube:
                 return None
             body["metadata"]["deletionTimestamp"] = at
             return self._stored(body)
+
+    def told_of(self, body: Object, reasons: Collection[str]) -> list[str]:
+        """What a person who may list Events sees."""
+        return [each.message for each in self.happenings_of(name_of(body)) if each.reason in reasons]
 
     def happenings_of(self, name: str) -> list[KubeEvent]:
         """The Events about the object of this name, in order."""

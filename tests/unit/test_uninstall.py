@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from support.fake_kube import FakeKube
+from tidegate.kube.client import KubeClient
 from tidegate.kube.ports import PAUSES, EventType, Kind, KubeEvent, KubeUnavailable, Object
 from tidegate.kube.uninstall_client import LeavingClient
 from tidegate.uninstall import _Client, _let_go
 
 FINALIZER = "tidegate.io/holds"
+SINCE = "2026-01-01T00:00:00Z"
 SPEC = {"connectionRef": {"name": "prod"}, "group": "g"}
 
 
@@ -42,6 +44,10 @@ class Failing(FakeKube):
         self.taken += 1
         return super().set_finalizers(kind, body, finalizers)
 
+    @staticmethod
+    def away(*_: Any) -> Object:
+        raise KubeUnavailable("nobody answers")
+
 
 def test_what_is_left_is_said_also_where_the_api_server_goes_away_afterwards(
     caplog: pytest.LogCaptureFixture,
@@ -65,6 +71,104 @@ def test_what_is_left_is_said_also_where_the_api_server_goes_away_afterwards(
         " ConsumerGroupPause ns/two",
     ]
     assert said[2].startswith("2 resource(s) could not be let go of")
+
+
+class Dying:
+    """The API server behind a client on its way out; it goes away as soon as all finalizers are off."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.kube = FakeKube()
+        self.client = object.__new__(_Client)
+        self.client.warnings = {}
+        self.client._since = "2026-01-01T00:00:00Z"
+        for name in ("list", "get", "replace_status", "set_finalizers"):
+            monkeypatch.setattr(KubeClient, name, lambda _self, *given, name=name: getattr(self, name)(*given))
+
+    def list(self, kind: Kind) -> Any:
+        return self.kube.list(kind)
+
+    def get(self, *_: Any) -> Object:
+        raise KubeUnavailable("nobody answers")
+
+    def replace_status(self, *given: Any) -> Object:
+        return self.kube.replace_status(*given)
+
+    def set_finalizers(self, *given: Any) -> Object:
+        return self.kube.set_finalizers(*given)
+
+
+class LettingGo(Loop):
+    """As the reconciler of pauses ends: without its finalizer nobody looks at a pause again."""
+
+    def __init__(self, client: _Client, left: str = "") -> None:
+        self.client, self.left = client, left
+
+    def notice(self, _event: str | None, body: Object) -> None:
+        if self.left and body["kind"] == PAUSES.kind:
+            self.client.warnings[f"{PAUSES.kind} ns/{body['metadata']['name']}"] = self.left
+        self.client.set_finalizers(PAUSES, body, [])
+
+
+@pytest.mark.parametrize("left", ["", "connector c is left as it is"])
+def test_a_pause_that_was_let_go_of_says_so_also_where_this_process_dies_right_then(
+    left: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next attempt looks only at those with a finalizer; the status would say for ever that it is being deleted."""
+    dying = Dying(monkeypatch)
+    body = dying.kube.create(PAUSES, "ns", "p", SPEC, "2026-01-01T00:00:00Z")
+    body = dying.kube.set_finalizers(PAUSES, body, [FINALIZER])
+    paused = {"type": "Paused", "status": "True", "reason": "Paused", "message": "all", "lastTransitionTime": SINCE}
+    dying.kube.replace_status(PAUSES, body, {"phase": "Paused", "observedGeneration": 1, "conditions": [paused]})
+    loop = LettingGo(dying.client, left)
+    operator: Any = SimpleNamespace(
+        pauses=loop, resets=loop, connections=Loop(), replaced=asyncio.Event(), why_replaced=""
+    )
+
+    with pytest.raises(KubeUnavailable):
+        asyncio.run(_let_go(operator, dying.client, 60.0))
+
+    said = dying.kube.get(PAUSES, "ns", "p")
+    assert not said["metadata"].get("finalizers")
+    assert "deletionTimestamp" not in said["metadata"]
+    conditions = {each["type"]: each for each in said["status"]["conditions"]}
+    assert conditions["Stalled"]["reason"] == "Uninstalled"
+    assert (said["status"]["phase"], conditions["Paused"]["status"]) == (
+        ("Degraded", "Unknown") if left else ("Resumed", "False")
+    )
+    assert left in conditions["Stalled"]["message"]
+
+
+def test_what_an_attempt_has_left_is_said_also_where_the_next_one_takes_the_finalizer_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first one died in between, and what was left is in none of its records any more."""
+    dying = Dying(monkeypatch)
+    body = dying.kube.create(PAUSES, "ns", "p", SPEC, "2026-01-01T00:00:00Z")
+    body = dying.kube.set_finalizers(PAUSES, body, [FINALIZER])
+    monkeypatch.setattr(dying, "set_finalizers", Failing.away)
+    with pytest.raises(KubeUnavailable):
+        LettingGo(dying.client, "connector c is left as it is").notice(None, body)
+    monkeypatch.setattr(dying, "set_finalizers", dying.kube.set_finalizers)
+    dying.client.warnings = {}
+
+    LettingGo(dying.client).notice(None, dying.kube.get(PAUSES, "ns", "p"))
+
+    said = dying.kube.get(PAUSES, "ns", "p")
+    assert not said["metadata"].get("finalizers")
+    assert said["status"]["phase"] == "Degraded"
+
+
+@pytest.mark.parametrize(
+    ("phases", "count"), [(["Running", "Failed"], 1), (["Failed", "Succeeded"], 0), (["Pending", "Unknown", ""], 3)]
+)
+def test_a_pod_that_has_ended_is_not_waited_for(phases: list[str], count: int) -> None:
+    """One that was evicted, or whose node was shut down, stays in the listing, and no ReplicaSet removes it."""
+    pods = [{"metadata": {"name": f"p{n}"}, "status": {"phase": phase}} for n, phase in enumerate(phases)]
+    client = object.__new__(LeavingClient)
+    core: Any = SimpleNamespace(list=lambda *_, **__: {"items": pods})
+    client._core = core
+
+    assert client.pods("tidegate-system", "app=tidegate") == count
 
 
 @pytest.mark.parametrize("reason", ["HoldsLeft", "ReplicasLeft", "ConnectorLeft", "LeaderLeft", "Abandoned"])

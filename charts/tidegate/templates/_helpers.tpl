@@ -382,6 +382,11 @@ are apart.
   value: /run/tidegate/files # the mount itself is root's, and the operator wants a folder of its own
 - name: TIDEGATE_SEPARATE_APPROVER
   value: {{ .Values.approval.separateApprover | quote }}
+- name: TIDEGATE_OBSERVE
+  value: {{ .Values.operator.observe | quote }}
+{{- /* A number of a values file is a floating-point one, which would be written as 1e+06 from a million on. */}}
+- name: TIDEGATE_UNDO_KEPT_S
+  value: {{ int64 .Values.operator.undoKeptSeconds | quote }}
 - name: TIDEGATE_SPARK_RUNNER
   value: {{ include "tidegate.sparkRunner" . | quote }}
 - name: TIDEGATE_SPARK_ALLOWED_CONF
@@ -410,7 +415,7 @@ are apart.
 - name: TIDEGATE_SPARK_CONF
   value: {{ .Values.spark.conf | toJson | quote }}
 - name: TIDEGATE_SPARK_TIME_TO_LIVE_S
-  value: {{ .Values.spark.timeToLiveSeconds | quote }}
+  value: {{ int64 .Values.spark.timeToLiveSeconds | quote }}
 - name: TIDEGATE_SPARK_START_TIMEOUT_S
   value: {{ .Values.spark.startTimeoutSeconds | quote }}
 {{- end }}

@@ -85,8 +85,11 @@ class Creating(Protocol):
     def create(self, kind: Kind, body: Object, *, dry_run: bool = False) -> Object: ...
 
 
-def created(kube: Creating, kind: Kind, asked: Mapping[str, Any], *, dry_run: bool = False) -> Object:
-    """The new object. Raises ``KubeFailure``, and ``CommandFailed`` where it may be there all the same."""
+def created(
+    kube: Creating, kind: Kind, asked: Mapping[str, Any], *, context: str | None = None, dry_run: bool = False
+) -> Object:
+    """The new object. ``context``: of the kubeconfig, where one was given. Raises ``KubeFailure``, and
+    ``CommandFailed`` where it may be there all the same."""
     from tidegate.kube.ports import KubeUnavailable
 
     try:
@@ -96,12 +99,14 @@ def created(kube: Creating, kind: Kind, asked: Mapping[str, Any], *, dry_run: bo
             raise
         raise CommandFailed(
             f"{failure}. The {kind.kind} may have been created anyway, and a second attempt would create "
-            f"another one. To check first: {_looked_for(kind, asked)}"
+            f"another one. To check first: {_looked_for(kind, asked, context)}"
         ) from failure
 
 
-def _looked_for(kind: Kind, asked: Mapping[str, Any]) -> str:
-    return f"kubectl get -n {asked['metadata']['namespace']} {kind.plural}"
+def _looked_for(kind: Kind, asked: Mapping[str, Any], context: str | None) -> str:
+    from tidegate.incident.commands import place_of
+
+    return f"kubectl get {place_of(asked['metadata']['namespace'], context)} {kind.plural}"
 
 
 def create(kube: Creating, kind: Kind, asked: Mapping[str, Any], options: argparse.Namespace, screen: Screen) -> Object:
@@ -109,10 +114,11 @@ def create(kube: Creating, kind: Kind, asked: Mapping[str, Any], options: argpar
     from tidegate.kube.ports import name_of
 
     try:
-        made = created(kube, kind, asked, dry_run=options.dry_run)
+        made = created(kube, kind, asked, context=options.context, dry_run=options.dry_run)
     except KeyboardInterrupt:
         if not options.dry_run:
-            screen.note(f"The {kind.kind} may have been created anyway. To check: {_looked_for(kind, asked)}")
+            looked_for = _looked_for(kind, asked, options.context)
+            screen.note(f"The {kind.kind} may have been created anyway. To check: {looked_for}")
         raise
     how = " (server dry run)" if options.dry_run else ""
     screen.show(f"{kind.kind.lower()}.{kind.group}/{visible(name_of(made))} created{how}\n")

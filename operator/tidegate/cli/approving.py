@@ -13,6 +13,7 @@ from tidegate.cli.errors import CommandFailed, Parser, UsageError
 from tidegate.cli.reaching import add_kubernetes, with_namespace
 from tidegate.cli.screen import Screen
 from tidegate.clock import Clock, SystemClock
+from tidegate.incident.commands import place_of
 from tidegate.kube.api import NoCluster, default_api_client
 from tidegate.kube.client import KubeClient
 from tidegate.kube.ports import (
@@ -64,7 +65,7 @@ def run_approve(arguments: Sequence[str], screen: Screen) -> int:
     try:
         kube = KubeClient(default_api_client(options.context), clock, [options.namespace])
         spec = {"reset": options.name, "plan": options.plan, "approver": kube.own_name()}
-        made = create(kube, options.namespace, spec)
+        made = create(kube, options.namespace, spec, options.context)
         screen.show(f"offsetresetapproval.tidegate.io/{name_of(made)} created, approver {visible(spec['approver'])}\n")
         said = effect(kube, made, clock, options.wait)
     except (CommandFailed, InvalidResource, KubeFailure, NoCluster) as failure:
@@ -72,16 +73,19 @@ def run_approve(arguments: Sequence[str], screen: Screen) -> int:
         return 1
     if said is None:
         screen.note(
-            "The operator has not reported yet whether the approval is effective. To check: kubectl get -n "
-            f"{options.namespace} ora"
+            "The operator has not reported yet whether the approval is effective. To check: kubectl get "
+            f"{place_of(options.namespace, options.context)} ora"
         )
         return 0
     screen.note(f"{said.reason}: {visible(said.message)}")
     return 1 if said.status is ConditionStatus.FALSE else 0
 
 
-def create(kube: Kube, namespace: str, spec: dict[str, str]) -> Object:
-    """The new approval, which goes with its reset. Raises ``CommandFailed``, ``InvalidResource``, ``KubeFailure``."""
+def create(kube: Kube, namespace: str, spec: dict[str, str], context: str | None = None) -> Object:
+    """The new approval, which goes with its reset.
+
+    ``context``: of the kubeconfig, where one was given. Raises ``CommandFailed``, ``InvalidResource``, ``KubeFailure``.
+    """
     parsed = parse_spec(OffsetResetApprovalSpec, {"spec": spec})
     try:
         reset = kube.get(RESETS, namespace, parsed.reset)
@@ -94,7 +98,7 @@ def create(kube: Kube, namespace: str, spec: dict[str, str]) -> Object:
     except KubeUnavailable as failure:
         raise CommandFailed(
             f"{failure}. The approval may have been created anyway, and may have approved the plan. "
-            f"To check: kubectl get -n {namespace} ora {name}"
+            f"To check: kubectl get {place_of(namespace, context)} ora {name}"
         ) from failure
 
 

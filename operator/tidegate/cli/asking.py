@@ -152,7 +152,7 @@ def made_and_followed(
     made = create(kube, RESETS, asked, options, screen)
     if options.no_wait or options.dry_run:
         return True
-    return follow(kube, RESETS, made, reset_step, SystemClock(), timeout_s, screen)
+    return follow(kube, RESETS, made, reset_step, SystemClock(), timeout_s, screen, context=options.context)
 
 
 def in_own_name(asked: Mapping[str, Any], own_name: Callable[[], str]) -> Mapping[str, Any]:

@@ -9,11 +9,12 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from tidegate.cli.acting import add_waiting, carried_out, found, timeout_of
+from tidegate.cli.acting import Several, add_waiting, carried_out, found, timeout_of
 from tidegate.cli.backup_time import AT_HELP, at_of
 from tidegate.cli.errors import CommandFailed, Parser
 from tidegate.cli.reaching import add_kubernetes, add_output, dumped, namespace_of_options, with_namespace
 from tidegate.cli.screen import Screen
+from tidegate.incident.seen import UNREADABLE
 from tidegate.printable import visible
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def list_parser() -> argparse.ArgumentParser:
 
 
 def run_list(arguments: Sequence[str], screen: Screen) -> int:
-    """0, also where there are none; 1 where they can't be listed. Raises ``UsageError``."""
+    """0, also where there are none; 1 where they, or some of them, can't be listed. Raises ``UsageError``."""
     options = list_parser().parse_args(list(arguments))
 
     def act(kube: KubeClient) -> bool:
@@ -52,18 +53,23 @@ def run_list(arguments: Sequence[str], screen: Screen) -> int:
         bodies = [
             b for b in sorted(kube.list(BACKUPS), key=name_of) if options.group is None or covers(b, options.group)
         ]
-        if options.output != "text":
-            rows = [_as_json(b, status) for b in bodies for status in taken(b)]
-            screen.show(dumped({"kind": "BackupList", "version": 1, "backups": rows}, options.output))
-            return True
-        screen.show(_table([(name_of(b), status) for b in bodies for status in taken(b)]))
+        several = Several(BACKUPS, screen)
+        of: list[tuple[Object, tuple[BackupStatus, ...]]] = []
         for body in bodies:
-            if not taken(body):
+            with several.one(body):
+                of.append((body, taken(body)))
+        if options.output != "text":
+            rows = [_as_json(body, status) for body, statuses in of for status in statuses]
+            screen.show(dumped({"kind": "BackupList", "version": 1, "backups": rows}, options.output))
+            return not several.failed
+        screen.show(_table([(name_of(body), status) for body, statuses in of for status in statuses]))
+        for body, statuses in of:
+            if not statuses:
                 screen.note(f"OffsetBackup {visible(name_of(body))} has not taken a backup yet")
         if not bodies:
-            of = "" if options.group is None else f" that covers group {visible(options.group)}"
-            screen.note(f"there is no OffsetBackup{of} in namespace {visible(namespace_of_options(options))}")
-        return True
+            which = "" if options.group is None else f" that covers group {visible(options.group)}"
+            screen.note(f"there is no OffsetBackup{which} in namespace {visible(namespace_of_options(options))}")
+        return not several.failed
 
     return carried_out("tidegate backup list", options, act, screen)
 
@@ -76,15 +82,18 @@ def covers(body: Object, group: str) -> bool:
 
 
 def taken(body: Object) -> tuple[BackupStatus, ...]:
-    """The newest first. An earlier version of the operator names only its newest one."""
+    """The newest first. An earlier version of the operator names only its newest one. Raises ``CommandFailed``."""
     status = _status(body)
     return status.backups or (() if status.last is None else (status.last,))
 
 
 def _status(body: Object) -> OffsetBackupStatus:
-    from tidegate.resources.base import read_status
+    """Raises ``CommandFailed`` for one that can't be read: that is not to have taken none."""
+    from tidegate.resources.base import has_readable_status, read_status
     from tidegate.resources.offset_backup import OffsetBackupStatus
 
+    if not has_readable_status(OffsetBackupStatus, body):
+        raise CommandFailed(UNREADABLE)
     return read_status(OffsetBackupStatus, body)
 
 
@@ -161,14 +170,14 @@ def run_take(arguments: Sequence[str], screen: Screen) -> int:
         def step(newest: Object) -> Step:
             return take_step(newest, due, failures)
 
-        if not follow(kube, BACKUPS, body, step, clock, timeout_s, screen):
+        if not follow(kube, BACKUPS, body, step, clock, timeout_s, screen, context=options.context):
             return False
         newest = found(kube, BACKUPS, options, options.name)
         one = next((each for each in taken(newest) if each.due >= due), None)
         if one is None:
             raise CommandFailed(
                 f"OffsetBackup {options.name} now has other storage, so it does not list the backup. "
-                "To see which it lists: tidegate backup list"
+                f"To see which it lists: {_listed_by(options)}"
             )
         _show_one(newest, one, options.output, screen)
         return True
@@ -244,12 +253,18 @@ def run_show(arguments: Sequence[str], screen: Screen) -> int:
         if one is None:
             by = "" if at is None else f" that was taken by {options.at}"
             raise CommandFailed(
-                f"OffsetBackup {options.name} lists no backup{by}. To see which it lists: tidegate backup list"
+                f"OffsetBackup {options.name} lists no backup{by}. To see which it lists: {_listed_by(options)}"
             )
         _show_one(body, one, options.output, screen)
         return True
 
     return carried_out("tidegate backup show", options, act, screen)
+
+
+def _listed_by(options: argparse.Namespace) -> str:
+    from tidegate.incident.commands import place_of
+
+    return f"tidegate backup list {place_of(namespace_of_options(options), options.context)}"
 
 
 def _show_one(body: Object, one: BackupStatus, output: str, screen: Screen) -> None:

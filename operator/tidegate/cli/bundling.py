@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _LOG_LINES: Final = 5_000
 _LOG_BYTES: Final = 1024 * 1024
 _PAGE: Final = 500
-"""Events in one answer to a listing."""
+"""Events, or pods, in one answer to a listing."""
 
 
 def bundle_parser() -> argparse.ArgumentParser:
@@ -181,17 +181,13 @@ class _Collecting:
 
     def _logs(self, core: CoreObjects) -> None:
         from tidegate.incident.redaction import log_redacted
-        from tidegate.kube.client import bounded_object
 
         namespace = self.options.operator_namespace
         what, label = f"the operator's pods in {namespace}", "app.kubernetes.io/name=tidegate"
-        found = self._asked(
-            what, lambda: bounded_object(what, core.list, "pods", namespace, label_selector=label, limit=10)
-        )
-        if found is not None and not found["items"]:
+        names = self._asked(what, lambda: list(_pods(core, namespace, label, what)))
+        if names is not None and not names:
             self._left_out(what, f"no pod has the label {label}: name another namespace with --operator-namespace")
-        for pod in (found or {"items": ()})["items"]:
-            name = str(pod["metadata"]["name"])
+        for name in names or ():
             which = f"the log of pod {namespace}/{name}"
             log = self._asked(which, lambda n=name, w=which: self._newest_lines(core, namespace, n, w))  # type: ignore[misc]
             if log is not None:
@@ -251,6 +247,20 @@ class _Collecting:
         from tidegate.incident.seen import Unseen
 
         self.archive.left_out(Unseen(what, text_redacted(why)))
+
+
+def _pods(core: CoreObjects, namespace: str, label: str, what: str) -> Iterator[str]:
+    """Their names. Raises ``KubeFailure``."""
+    from tidegate.kube.client import bounded_object
+
+    following = ""
+    while True:
+        options: dict[str, Any] = {"label_selector": label, "limit": _PAGE, "following": following}
+        page = bounded_object(what, core.list, "pods", namespace, **options)
+        yield from (str(pod["metadata"]["name"]) for pod in page["items"])
+        following = (page.get("metadata") or {}).get("continue") or ""
+        if not following:
+            return
 
 
 def _made_at(body: Object) -> str:

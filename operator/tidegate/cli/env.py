@@ -67,6 +67,11 @@ def run_env(arguments: Sequence[str], screen: Screen) -> int:
         screen.show(yaml.safe_dump([{"name": n, "value": v} for n, v in environment.items()], sort_keys=False))
     else:
         screen.show("".join(f"{name}={shlex.quote(value)}\n" for name, value in environment.items()))
+    if connection is None:
+        screen.note(
+            f"{options.filename} has no KafkaConnection {named.spec.connection_ref.name}, so the names of its topics "
+            "are the default ones: add it, unless it has no spec.controlTopic"
+        )
     if named.spec.consumers is None:
         screen.note("The policy has no spec.consumers, so nothing injects these variables automatically.")
     return 0
@@ -116,8 +121,14 @@ def _from_file(path: Path, name: str) -> tuple[Object, Object | None]:
         raise CommandFailed(f"{path} has no OffsetResetPolicy {name}")
     policy = policies[0]
     wanted = _member(policy, "spec", "connectionRef", "name")
+    # What is in a file may leave out its namespace.
+    there = _member(policy, "spec", "connectionRef", "namespace") or _member(policy, "metadata", "namespace")
     connections = (
-        d for d in documents if d.get("kind") == CONNECTIONS.kind and _member(d, "metadata", "name") == wanted
+        d
+        for d in documents
+        if d.get("kind") == CONNECTIONS.kind
+        and _member(d, "metadata", "name") == wanted
+        and (there is None or _member(d, "metadata", "namespace") in (None, there))
     )
     return policy, next(connections, None)
 

@@ -77,8 +77,8 @@ class FleetReview:
         return f"It is rolled out in {max(self.waves):,} waves{pause}; once a group has failed, no further group begins"
 
 
-def fleet_review(namespace: str, name: str, run: Run, now: datetime) -> FleetReview:
-    """Raises ``ValueError`` for a run without a fleet's plan."""
+def fleet_review(namespace: str, name: str, run: Run, now: datetime, context: str | None = None) -> FleetReview:
+    """``context``: of the kubeconfig, where one was given. Raises ``ValueError`` for a run without a fleet's plan."""
     plan, asked = run.fleet, run.request.fleet
     if plan is None or asked is None:
         raise ValueError(f"run {run.request.run_id} has no plan of a fleet")
@@ -99,7 +99,9 @@ def fleet_review(namespace: str, name: str, run: Run, now: datetime) -> FleetRev
         refused=tuple(_shown(g) for g in plan.refused),
         all_or_none=asked.failure_policy is FailurePolicy.ALL,
         notes=tuple(map(visible, plan.notes)),
-        approval=approval_command(namespace, name, run.digest) if phase is ResetPhase.AWAITING_APPROVAL else None,
+        approval=approval_command(namespace, name, run.digest, context)
+        if phase is ResetPhase.AWAITING_APPROVAL
+        else None,
         outcome=None if run.result is None else visible(f"{run.result.phase}: {run.result.message}"),
         waves=tuple(number for number, _ in planned) if asked.waves is not None else (),
         pause=asked.waves.pause if asked.waves is not None else timedelta(0),

@@ -13,6 +13,8 @@ from tidegate.cli.errors import CommandFailed
 from tidegate.cli.progress import Row, shown
 from tidegate.cli.screen import Screen
 from tidegate.clock import Clock
+from tidegate.incident.commands import command
+from tidegate.incident.seen import UNREADABLE
 from tidegate.kube.ports import (
     PAUSES,
     RESETS,
@@ -27,7 +29,7 @@ from tidegate.kube.ports import (
     uid_of,
 )
 from tidegate.resources.base import has_readable_status, read_status
-from tidegate.resources.conditions import COMPLETE, PAUSED, STALLED, find_condition, is_true
+from tidegate.resources.conditions import COMPLETE, PAUSED, STALLED, ConditionStatus, find_condition, is_true
 from tidegate.resources.offset_reset import OffsetResetStatus
 from tidegate.resources.pause import PausePhase, PauseStatus
 from tidegate.resources.reset import ResetPhase, has_ended
@@ -41,17 +43,19 @@ ROLES_S: Final = 30.0
 @dataclass(frozen=True, slots=True)
 class Step:
     """How a resource stands. ``done``: whether it is as it was asked for; ``None``: not yet. ``refused``: why it will
-    not be, unless somebody corrects something. ``rows``: how far its parts have come, where that is known."""
+    not be, unless somebody corrects something. ``rows``: how far its parts have come, where that is known.
+    ``is_hindered``: of what is to be undone something could not be; it may be left as it is once this is gone."""
 
     line: str
     done: bool | None = None
     refused: str = ""
     rows: tuple[Row, ...] = ()
+    is_hindered: bool = False
 
 
 def reset_step(body: Object) -> Step:
     if not has_readable_status(OffsetResetStatus, body):
-        return Step("its status was written by another version of Tidegate, and can't be read")
+        return Step(UNREADABLE)
     status = read_status(OffsetResetStatus, body)
     said = find_condition(status.conditions, COMPLETE)
     line = f"{status.phase or ResetPhase.PENDING}: {said.message if said is not None else 'not begun'}"
@@ -77,7 +81,7 @@ def _reset_rows(status: OffsetResetStatus) -> Iterator[Row]:
 def pause_step(body: Object, *, resumed: bool = False) -> Step:
     """``resumed``: it is to be resumed and not to be paused."""
     if not has_readable_status(PauseStatus, body):
-        return Step("its status was written by another version of Tidegate, and can't be read")
+        return Step(UNREADABLE)
     status = read_status(PauseStatus, body)
     phase = status.phase or PausePhase.PENDING
     said = find_condition(status.conditions, PAUSED)
@@ -89,9 +93,12 @@ def pause_step(body: Object, *, resumed: bool = False) -> Step:
         return Step(line, done=True)
     if not resumed and phase is PausePhase.RESUMED:
         return Step(line, done=False)
-    if is_true(status.conditions, STALLED):
-        return Step(line, refused="resolve the cause and it continues, or delete it")
-    return Step(line, rows=tuple(_pause_rows(status)))
+    is_stalled = is_true(status.conditions, STALLED)
+    is_known = said is not None and said.status is not ConditionStatus.UNKNOWN
+    is_hindered = phase is PausePhase.RESUMING and (is_stalled or not is_known)
+    if is_stalled:
+        return Step(line, refused="resolve the cause and it continues, or delete it", is_hindered=is_hindered)
+    return Step(line, rows=tuple(_pause_rows(status)), is_hindered=is_hindered)
 
 
 def _pause_rows(status: PauseStatus) -> Iterator[Row]:
@@ -115,18 +122,18 @@ def follow(
     timeout_s: float,
     screen: Screen,
     *,
+    context: str | None = None,
     goes_on: bool = True,
 ) -> bool:
     """Whether it has become as it was asked for. While the API server does not answer it is asked again.
 
-    ``goes_on``: whether it does once nobody waits for it, which is said then. Raises ``CommandFailed`` where it is
-    refused, deleted, or not there in time.
+    ``context``: of the kubeconfig, where one was given. ``goes_on``: whether it does once nobody waits for it, which is
+    said then. Raises ``CommandFailed`` where it is refused, deleted, or not there in time.
     """
     label = f"{kind.kind} {name_of(made)}"
     end = clock.monotonic() + timeout_s
-    interrupted = _going_on(
-        f"No longer waiting for {label}, which continues. To watch it: {_watched_by(kind, made)}", screen
-    )
+    watched_by = _watched_by(kind, made, context)
+    interrupted = _going_on(f"No longer waiting for {label}, which continues. To watch it: {watched_by}", screen)
     looks = _Looks(kube, kind, made, clock)
     with interrupted if goes_on else nullcontext(), shown(screen, os.environ) as progress:
         while True:
@@ -139,7 +146,7 @@ def follow(
                 if step.refused:
                     raise CommandFailed(f"{label} is refused for the reason above: {step.refused}")
             if clock.monotonic() >= end:
-                more = f"; it continues. To watch it: {_watched_by(kind, made)}" if goes_on else ""
+                more = f"; it continues. To watch it: {watched_by}" if goes_on else ""
                 raise CommandFailed(f"{label} was not done within --timeout{more}")
             clock.sleep(LOOK_S)
 
@@ -154,9 +161,9 @@ def _going_on(what: str, screen: Screen) -> Iterator[None]:
         raise
 
 
-def _watched_by(kind: Kind, made: Object) -> str:
-    names = f"{name_of(made)} -n {namespace_of(made)}"
-    return f"tidegate watch {names}" if kind in (RESETS, PAUSES) else f"kubectl get {kind.kind.lower()} {names}"
+def _watched_by(kind: Kind, made: Object, context: str | None) -> str:
+    words = "tidegate watch" if kind in (RESETS, PAUSES) else f"kubectl get {kind.kind.lower()}"
+    return command(words, name_of(made), namespace_of(made), context)
 
 
 def follow_deletion(

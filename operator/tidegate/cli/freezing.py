@@ -11,6 +11,7 @@ from tidegate.cli.acting import TRIES, Several, add_waiting, carried_out, found,
 from tidegate.cli.errors import CommandFailed, Parser, UsageError
 from tidegate.cli.reaching import add_kubernetes, namespace_of_options
 from tidegate.cli.screen import Screen
+from tidegate.incident.seen import UNREADABLE
 from tidegate.printable import visible
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ def _one_of(kube: KubeClient, options: argparse.Namespace, timeout_s: float, way
     if why_not:
         raise CommandFailed(why_not)
     if not options.no_wait:
-        _wait(kube, body, way.step, timeout_s, screen)
+        _wait(kube, body, way.step, timeout_s, options.context, screen)
     _show(body, way, screen)
     return True
 
@@ -166,7 +167,8 @@ def _all_of(kube: KubeClient, options: argparse.Namespace, timeout_s: float, way
     for body in asked:
         with several.one(body):
             if not options.no_wait:
-                _wait(kube, body, way.step, max(0.0, end - clock.monotonic()), screen, f"{several.label(body)}: ")
+                left_s, prefix = max(0.0, end - clock.monotonic()), f"{several.label(body)}: "
+                _wait(kube, body, way.step, left_s, options.context, screen, prefix)
             _show(body, way, screen)
     several.check(len(bodies), way.done)
     return True
@@ -203,7 +205,13 @@ def _set(kube: KubeClient, body: Object, way: _Way, wish: dict[str, str] | None)
 
 
 def _wait(
-    kube: KubeClient, body: Object, step: Callable[[Object], Step], timeout_s: float, screen: Screen, prefix: str = ""
+    kube: KubeClient,
+    body: Object,
+    step: Callable[[Object], Step],
+    timeout_s: float,
+    context: str | None,
+    screen: Screen,
+    prefix: str = "",
 ) -> None:
     from tidegate.cli.following import follow
     from tidegate.clock import SystemClock
@@ -213,7 +221,7 @@ def _wait(
         said = step(newest)
         return replace(said, line=prefix + said.line)
 
-    follow(kube, CONNECTIONS, body, labelled, SystemClock(), timeout_s, screen)
+    follow(kube, CONNECTIONS, body, labelled, SystemClock(), timeout_s, screen, context=context)
 
 
 def _show(body: Object, way: _Way, screen: Screen) -> None:
@@ -223,10 +231,12 @@ def _show(body: Object, way: _Way, screen: Screen) -> None:
 def frozen_step(body: Object) -> Step:
     """Done once the operator says of this generation that it is frozen."""
     from tidegate.cli.following import Step
-    from tidegate.resources.base import read_status
+    from tidegate.resources.base import has_readable_status, read_status
     from tidegate.resources.conditions import FROZEN, find_condition
     from tidegate.resources.connection import ConnectionStatus
 
+    if not has_readable_status(ConnectionStatus, body):
+        return Step(UNREADABLE)
     said = find_condition(read_status(ConnectionStatus, body).conditions, FROZEN)
     if said is not None and said.observed_generation == body["metadata"].get("generation"):
         return Step(f"Frozen: {said.message}", done=True)
@@ -238,10 +248,12 @@ def frozen_step(body: Object) -> Step:
 def thawed_step(body: Object) -> Step:
     """Done once the operator has looked at this generation, and says nothing of being frozen."""
     from tidegate.cli.following import Step
-    from tidegate.resources.base import read_status
+    from tidegate.resources.base import has_readable_status, read_status
     from tidegate.resources.conditions import FROZEN, find_condition
     from tidegate.resources.connection import ConnectionStatus
 
+    if not has_readable_status(ConnectionStatus, body):
+        return Step(UNREADABLE)
     status = read_status(ConnectionStatus, body)
     is_seen = status.observed_generation == body["metadata"].get("generation")
     if is_seen and find_condition(status.conditions, FROZEN) is None:

@@ -12,6 +12,7 @@ from tidegate.cli.acting import TRIES, add_making, add_waiting, carried_out, cre
 from tidegate.cli.errors import CommandFailed, Parser, UsageError
 from tidegate.cli.reaching import add_kubernetes, namespace_of_options
 from tidegate.cli.screen import Screen
+from tidegate.incident.seen import UNREADABLE
 from tidegate.printable import visible
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ def run_failover(arguments: Sequence[str], screen: Screen) -> int:
         if options.no_wait:
             screen.show(f"offsetmirror.tidegate.io/{options.name} is being failed over\n")
             return True
-        if not follow(kube, MIRRORS, body, failover_step, SystemClock(), timeout_s, screen):
+        clock, context = SystemClock(), options.context
+        if not follow(kube, MIRRORS, body, failover_step, clock, timeout_s, screen, context=context):
             return False
         failover = read_status(OffsetMirrorStatus, found(kube, MIRRORS, options, options.name)).failover
         if failover is not None:
@@ -90,7 +92,7 @@ def failover_step(body: Object) -> Step:
     from tidegate.resources.offset_mirror import OffsetMirrorStatus
 
     if not has_readable_status(OffsetMirrorStatus, body):
-        return Step("its status was written by another version of Tidegate, and can't be read")
+        return Step(UNREADABLE)
     status = read_status(OffsetMirrorStatus, body)
     said = find_condition(status.conditions, READY)
     line = "not begun" if said is None else f"{said.reason}: {said.message}"

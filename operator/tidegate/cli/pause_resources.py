@@ -27,6 +27,7 @@ from tidegate.cli.screen import Screen
 from tidegate.printable import visible
 
 if TYPE_CHECKING:
+    from tidegate.cli.following import Step
     from tidegate.clock import Clock
     from tidegate.kube.client import KubeClient
     from tidegate.kube.ports import Object
@@ -104,7 +105,8 @@ def run_pause(arguments: Sequence[str], screen: Screen) -> int:
         until = clock.monotonic() + timeout_s
         done = True
         for body in made:
-            done &= follow(kube, PAUSES, body, pause_step, clock, max(0.0, until - clock.monotonic()), screen)
+            left_s = max(0.0, until - clock.monotonic())
+            done &= follow(kube, PAUSES, body, pause_step, clock, left_s, screen, context=options.context)
         return done
 
     return carried_out("tidegate pause", options, act, screen)
@@ -172,7 +174,8 @@ def resume_parser() -> argparse.ArgumentParser:
 
 
 def run_resume(arguments: Sequence[str], screen: Screen) -> int:
-    """0 once all are resumed, or it was only to be asked for; 1 otherwise. Raises ``UsageError``."""
+    """0 once all are resumed, or it was only to be asked for; 1 otherwise, also where one went without having resumed
+    all. Raises ``UsageError``."""
     options = resume_parser().parse_args(list(arguments))
     timeout_s = timeout_of(options)
 
@@ -220,15 +223,40 @@ def _asked_to_resume(kube: KubeClient, body: Object, options: argparse.Namespace
 def _await_resumed(
     kube: KubeClient, body: Object, options: argparse.Namespace, clock: Clock, timeout_s: float, screen: Screen
 ) -> None:
+    """Raises ``CommandFailed`` and ``KubeFailure``."""
     from tidegate.cli.following import follow, follow_deletion, pause_step
     from tidegate.kube.ports import PAUSES, name_of
 
     name, step = visible(name_of(body)), partial(pause_step, resumed=True)
     if options.keep:
         if not options.no_wait:
-            follow(kube, PAUSES, body, step, clock, timeout_s, screen)
+            follow(kube, PAUSES, body, step, clock, timeout_s, screen, context=options.context)
         screen.show(f"consumergrouppause.tidegate.io/{name} suspended\n")
         return
-    if not options.no_wait:
-        follow_deletion(kube, PAUSES, body, step, clock, timeout_s, screen)
+    last = None if options.no_wait else follow_deletion(kube, PAUSES, body, step, clock, timeout_s, screen)
     screen.show(f"consumergrouppause.tidegate.io/{name} {'is being deleted' if options.no_wait else 'deleted'}\n")
+    if not options.no_wait:
+        _check_left(kube, body, last, options)
+
+
+def _check_left(kube: KubeClient, body: Object, last: Step | None, options: argparse.Namespace) -> None:
+    """A deletion waits for so long only, and says in an Event what it has left. Raises ``CommandFailed``.
+
+    ``last``: what its status said last, if anything.
+    """
+    from tidegate.incident.commands import place_of
+    from tidegate.kube.ports import KubeFailure, name_of, namespace_of
+    from tidegate.pause.release import LEFT_BEHIND
+
+    try:
+        told = kube.told_of(body, LEFT_BEHIND)
+    except KubeFailure as failure:
+        if last is not None and last.is_hindered:
+            raise CommandFailed(
+                "it is gone, but something of it may be left paused or stopped, as its Events say: kubectl get events "
+                f"{place_of(namespace_of(body), options.context)} --field-selector involvedObject.name="
+                f"{name_of(body)}. They were not seen: {failure}. Its last status was {last.line}"
+            ) from failure
+        return
+    if told:
+        raise CommandFailed(f"it is gone, and has left something: {'; '.join(told)}")

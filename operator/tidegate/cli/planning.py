@@ -88,7 +88,9 @@ def _write(options: argparse.Namespace, run: Run, now: datetime, screen: Screen)
 
 
 def _reviewed(options: argparse.Namespace, run: Run, now: datetime) -> Review | FleetReview:
-    return (review if run.fleet is None else fleet_review)(options.namespace, run.request.run_id, run, now)
+    return (review if run.fleet is None else fleet_review)(
+        options.namespace, run.request.run_id, run, now, options.context
+    )
 
 
 def as_json(namespace: str, run: Run) -> dict[str, Any]:

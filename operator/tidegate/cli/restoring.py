@@ -143,7 +143,7 @@ def show_group(kube: KubeClient, body: Object, options: argparse.Namespace, time
         kube.own_name,
     )
     try:
-        made = created(kube, RESETS, asked)
+        made = created(kube, RESETS, asked, context=options.context)
     except KeyboardInterrupt:
         screen.note(
             f"The OffsetReset may have been created anyway, as show-backup-… in namespace {options.namespace}. {_LEFT}"
@@ -212,6 +212,6 @@ def _show_plan(made: Object, options: argparse.Namespace, screen: Screen) -> Non
     except (StoreFailure, RunNotFound, ForeignRun, ForgedRun) as failure:
         raise CommandFailed(str(failure)) from failure
     if options.output == "text":
-        show(review(options.namespace, name, run, SystemClock().now()), screen.out)
+        show(review(options.namespace, name, run, SystemClock().now(), options.context), screen.out)
     else:
         screen.show(dumped(as_json(options.namespace, run), options.output))

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from shlex import quote
 from typing import Final, assert_never
 
+from tidegate.incident.commands import in_context
 from tidegate.printable import visible
 from tidegate.reset.evidence import Amount, Evidence, Histogram, Sample, TopicEvidence, amounts, movings
 from tidegate.reset.model.plan import PartitionPlan, Plan
@@ -107,8 +108,8 @@ class Review:
         return (min(times), max(times)) if times else None
 
 
-def review(namespace: str, name: str, run: Run, now: datetime) -> Review:
-    """Raises ``ValueError`` for a run without a plan."""
+def review(namespace: str, name: str, run: Run, now: datetime, context: str | None = None) -> Review:
+    """``context``: of the kubeconfig, where one was given. Raises ``ValueError`` for a run without a plan."""
     plan, evidence = run.plan, run.evidence
     if plan is None:
         raise ValueError(f"run {run.request.run_id} has no plan")
@@ -130,14 +131,15 @@ def review(namespace: str, name: str, run: Run, now: datetime) -> Review:
         evidence_notes=_evidence_notes(run, now),
         samples=evidence.samples if evidence is not None else (),
         targets={str(p): offset for p, offset in plan.targets.items()},
-        approval=approval_command(namespace, name, run.digest) if waits else None,
+        approval=approval_command(namespace, name, run.digest, context) if waits else None,
         outcome=None if run.result is None else visible(f"{run.result.phase}: {run.result.message}"),
         at=target.at if isinstance(target, ToTimestamp) else None,
     )
 
 
-def approval_command(namespace: str, name: str, digest: str) -> str:
-    return f"tidegate approve {quote(visible(name))} --namespace {quote(visible(namespace))} --plan {digest}"
+def approval_command(namespace: str, name: str, digest: str, context: str | None) -> str:
+    where = f"--namespace {quote(visible(namespace))}{in_context(context)}"
+    return f"tidegate approve {quote(visible(name))} {where} --plan {digest}"
 
 
 def _topics(plan: Plan, evidence: Evidence | None) -> tuple[Topic, ...]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidegate.cli.acting import add_making, add_waiting, carried_out, delete, found, timeout_of
 from tidegate.cli.errors import CommandFailed, Parser, UsageError
 from tidegate.cli.reaching import add_kubernetes, connection_ref, namespace_of_options
 from tidegate.cli.screen import Screen
+from tidegate.incident.seen import UNREADABLE
 from tidegate.printable import visible
 
 if TYPE_CHECKING:
@@ -111,8 +113,8 @@ def cancel_parser() -> argparse.ArgumentParser:
 
 
 def run_cancel(arguments: Sequence[str], screen: Screen) -> int:
-    """0 once it is gone, or its deletion was only to be asked for; 1 otherwise, also where it had succeeded before.
-    Raises ``UsageError``."""
+    """0 once it is gone, or its deletion was only to be asked for; 1 otherwise, also where it had succeeded before, or
+    was not rolled back. Raises ``UsageError``."""
     options = cancel_parser().parse_args(list(arguments))
     timeout_s = timeout_of(options)
 
@@ -122,13 +124,14 @@ def run_cancel(arguments: Sequence[str], screen: Screen) -> int:
         from tidegate.kube.ports import RESETS
 
         body = found(kube, RESETS, options, options.name)
-        asker = cancellable(body)
+        check = partial(cancellable, context=options.context)
+        asker = check(body)
         if asker:
             screen.note(
                 f"OffsetResetPolicy {asker} has asked for this reset. Remove spec.reset there, or give it "
                 "another id: otherwise the policy creates the reset again, unless the reset has begun"
             )
-        delete(kube, RESETS, body, cancellable)
+        delete(kube, RESETS, body, check)
         if options.no_wait:
             screen.show(f"offsetreset.tidegate.io/{options.name} is being deleted\n")
             return True
@@ -136,34 +139,56 @@ def run_cancel(arguments: Sequence[str], screen: Screen) -> int:
         screen.show(f"offsetreset.tidegate.io/{options.name} deleted\n")
         if last is not None and last.done:
             raise CommandFailed(
-                f"the reset succeeded before it could be rolled back, so its targets stay committed{_undone_by(body)}"
+                f"the reset succeeded before it could be rolled back, so its targets stay committed"
+                f"{_undone_by(body, options.context)}"
             )
+        _check_rolled_back(kube, body, screen)
         return True
 
     return carried_out("tidegate cancel", options, act, screen)
 
 
-def _undone_by(body: Object) -> str:
+def _check_rolled_back(kube: KubeClient, body: Object, screen: Screen) -> None:
+    """A deletion waits for so long only, and says in an Event that it gave up. Raises ``CommandFailed``."""
+    from tidegate.kube.ports import KubeFailure
+    from tidegate.reset.runs.reasons import ABANDONED
+
+    try:
+        told = kube.told_of(body, (ABANDONED,))
+    except KubeFailure as failure:
+        screen.note(f"whether it was rolled back was not seen: {visible(str(failure))}")
+        return
+    if told:
+        raise CommandFailed(f"it was not rolled back: {'; '.join(told)}")
+
+
+def _undone_by(body: Object, context: str | None) -> str:
     """How, now that it is gone; empty for a fleet, of which that can't be said in one command."""
-    from tidegate.kube.ports import connection_named, name_of
+    from tidegate.incident.commands import command
+    from tidegate.kube.ports import connection_named, name_of, namespace_of
 
     group = (body.get("spec") or {}).get("group")
     if not isinstance(group, str):
         return ""
-    words = ("tidegate", "undo", name_of(body), "--group", visible(group), "-c", "/".join(connection_named(body)))
-    return f". To undo it: {shlex.join(words)}"
+    of = shlex.join(("--group", visible(group), "-c", "/".join(connection_named(body))))
+    return f". To undo it: {command('tidegate undo', name_of(body), namespace_of(body), context)} {of}"
 
 
-def cancellable(body: Object) -> str:
-    """The policy that has asked for it, or nothing. Raises ``CommandFailed`` for one that has ended."""
-    from tidegate.kube.ports import name_of
-    from tidegate.resources.base import read_status
+def cancellable(body: Object, context: str | None = None) -> str:
+    """The policy that has asked for it, or nothing. ``context``: of the kubeconfig, where one was given. Raises
+    ``CommandFailed`` for one that has ended, or may have."""
+    from tidegate.incident.commands import command
+    from tidegate.kube.ports import name_of, namespace_of
+    from tidegate.resources.base import has_readable_status, read_status
     from tidegate.resources.offset_reset import OffsetResetStatus
     from tidegate.resources.reset import has_ended
 
+    if not has_readable_status(OffsetResetStatus, body):
+        raise CommandFailed(f"OffsetReset {name_of(body)}: {UNREADABLE}, so it may have ended: use a newer tidegate")
     phase = read_status(OffsetResetStatus, body).phase
     if has_ended(phase):
-        how = f". To undo it: tidegate undo {name_of(body)}" if phase == "Succeeded" else ""
+        undoes = command("tidegate undo", name_of(body), namespace_of(body), context)
+        how = f". To undo it: {undoes}" if phase == "Succeeded" else ""
         raise CommandFailed(f"OffsetReset {name_of(body)} has ended as {phase}, so there is nothing to cancel{how}")
     owners = body["metadata"].get("ownerReferences") or ()
     return next((str(o.get("name", "")) for o in owners if o.get("kind") == "OffsetResetPolicy"), "")

@@ -53,7 +53,7 @@ def run_watch(arguments: Sequence[str], screen: Screen) -> int:
                 continue
             if refused is not None:
                 screen.note(str(refused))
-            return follow(kube, kind, body, step, SystemClock(), timeout_s, screen)
+            return follow(kube, kind, body, step, SystemClock(), timeout_s, screen, context=options.context)
         if refused is not None:
             raise refused
         where = f"{options.name} in namespace {namespace_of_options(options)}"

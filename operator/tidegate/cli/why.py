@@ -136,7 +136,9 @@ class Look:
             from_kafka = by_kafka.result() if by_kafka is not None else None
             from_kube = None
             if listing is not None:
-                from_kube = kube_seen(listing.result(), where=self._where(), connection=connection)
+                from_kube = kube_seen(
+                    listing.result(), where=self._where(), connection=connection, context=self.options.context
+                )
         if from_kube is not None and not from_kube.listed:
             unseen += from_kube.unseen
             from_kube = None

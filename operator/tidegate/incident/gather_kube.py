@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from tidegate.incident.listings import Listed
 from tidegate.incident.seen import (
+    UNREADABLE,
     Common,
     ConnectionSeen,
     KubeSeen,
@@ -49,10 +50,11 @@ Spec = TypeVar("Spec", bound=SpecModel)
 Status = TypeVar("Status", bound=StatusModel)
 
 
-def kube_seen(listed: Listed, *, where: str, connection: Named | None = None) -> KubeSeen:
+def kube_seen(listed: Listed, *, where: str, connection: Named | None = None, context: str | None = None) -> KubeSeen:
     """What was listed that is about a group, read. Pure.
 
     ``connection``: only what goes through this KafkaConnection, or through another one to the same cluster.
+    ``context``: of the kubeconfig, where one was given.
     """
     found = {kind: listed.of(kind) for kind in (PAUSES, RESETS, POLICIES)}
     named = {connection_named(body) for bodies in found.values() for body in bodies}
@@ -73,6 +75,7 @@ def kube_seen(listed: Listed, *, where: str, connection: Named | None = None) ->
         of_others=sum(map(len, found.values())) - sum(map(len, kept.values())),
         listed=listed.kinds,
         unseen=listed.unseen,
+        context=context,
     )
 
 
@@ -122,8 +125,10 @@ def approvals_by_reset(bodies: Sequence[Object]) -> Mapping[Named, tuple[str, ..
     found: dict[Named, tuple[str, ...]] = {}
     for body in bodies:
         key = (namespace_of(body), str((body.get("spec") or {}).get("reset", "")))
-        said = find_condition(read_status(OffsetResetApprovalStatus, body).conditions, EFFECTIVE)
-        text = "the operator has not looked at it yet" if said is None else f"{said.reason}: {said.message}"
+        status = _status(OffsetResetApprovalStatus, body)
+        said = find_condition(status.conditions, EFFECTIVE) if status is not None else None
+        text = UNREADABLE if status is None else "the operator has not looked at it yet"
+        text = text if said is None else f"{said.reason}: {said.message}"
         found[key] = (*found.get(key, ()), f"OffsetResetApproval {name_of(body)}: {text}")
     return found
 

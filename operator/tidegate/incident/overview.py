@@ -10,7 +10,7 @@ from typing import Final
 from tidegate.incident.gather_kube import common_of, connection_seen, pause_seen, policy_seen, reset_seen
 from tidegate.incident.listings import Listed
 from tidegate.incident.resource_sentences import awaits_person, has_reset_ended
-from tidegate.incident.seen import Common, ConnectionSeen, PauseSeen, PolicySeen, ResetSeen, Unseen
+from tidegate.incident.seen import UNREADABLE, Common, ConnectionSeen, PauseSeen, PolicySeen, ResetSeen, Unseen
 from tidegate.incident.words import distance
 from tidegate.kube.ports import BACKUPS, CONNECTIONS, MIRRORS, PAUSES, POLICIES, RESETS, Kind, Object
 from tidegate.printable import visible
@@ -129,8 +129,7 @@ def _groups(group: str | None, groups: Sequence[str] | None) -> str:
 def _row(kind: str, common: Common, about: str, conditions: Conditions | None, condition: str, state: str = "") -> Row:
     """``conditions``: ``None`` where the status can't be read."""
     if conditions is None:
-        told = "its status was written by another version of Tidegate, and can't be read"
-        return Row(kind, common.namespace, common.name, about, "Unreadable", common.created_at, told, True)
+        return Row(kind, common.namespace, common.name, about, "Unreadable", common.created_at, UNREADABLE, True)
     said = find_condition(conditions, condition)
     if said is None:
         return Row(kind, common.namespace, common.name, about, state or "Unknown", common.created_at, common.problem)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from shlex import quote
-from typing import Final
 
+from tidegate.incident.commands import command
 from tidegate.incident.seen import (
     MOST_RESOURCES,
+    UNREADABLE,
     Common,
     ConnectionSeen,
     KubeSeen,
@@ -35,8 +35,6 @@ from tidegate.resources.conditions import (
 from tidegate.resources.durations import format_duration
 from tidegate.resources.pause import PausePhase
 from tidegate.resources.reset import ApprovalMode, ResetPhase, has_ended
-
-_UNREADABLE: Final = "its status was written by another version of Tidegate, and can't be read"
 
 
 def has_reset_ended(reset: ResetSeen) -> bool:
@@ -69,13 +67,14 @@ def resources_told(kube: KubeSeen | None, now: datetime) -> Iterator[tuple[str, 
         return
     running = [reset for reset in kube.resets if not has_reset_ended(reset)]
     ended = sorted((r for r in kube.resets if has_reset_ended(r)), key=lambda r: _finished(r) or now, reverse=True)
-    resets = [*(s for r in running[:MOST_RESOURCES] for s in reset_told(r, now))]
+    resets = [*(s for r in running[:MOST_RESOURCES] for s in reset_told(r, now, kube.context))]
     if ended:
-        resets += [f"The reset that ended last: {_ended(ended[0], now)}"]
+        resets += [f"The reset that ended last: {_ended(ended[0], now, kube.context)}"]
     yield "Resets", tuple(resets)
     yield "Pauses", tuple(s for p in kube.pauses[:MOST_RESOURCES] for s in pause_told(p, now))
-    yield "What is kept for the group", tuple(s for p in kube.policies[:MOST_RESOURCES] for s in policy_told(p, now))
-    yield "Connections", tuple(s for c in kube.connections.values() for s in connection_told(c))
+    policies = kube.policies[:MOST_RESOURCES]
+    yield "What is kept for the group", tuple(s for p in policies for s in policy_told(p, now, kube.context))
+    yield "Connections", tuple(s for c in kube.connections.values() for s in connection_told(c, kube.context))
     if kube.of_others:
         many = counted(kube.of_others, "resource")
         yield (
@@ -102,13 +101,14 @@ def _said(conditions: Conditions, kind: str) -> str:
 # --- resets -----------------------------------------------------------------------------------------------------------
 
 
-def reset_told(reset: ResetSeen, now: datetime) -> Iterator[str]:
-    """One that has not ended: its phase, what it waits for, and until when."""
+def reset_told(reset: ResetSeen, now: datetime, context: str | None = None) -> Iterator[str]:
+    """One that has not ended: its phase, what it waits for, and until when. ``context``: of the kubeconfig, where one
+    was given."""
     common, spec, status = reset.common, reset.spec, reset.status
     yield from _beginning(common, "OffsetReset")
     name = f"OffsetReset {visible(common.label)}"
     if status is None:
-        yield f"{name}: {_UNREADABLE}. The operator leaves it alone, and other resets of the group wait."
+        yield f"{name}: {UNREADABLE}. The operator leaves it alone, and other resets of the group wait."
         return
     phase = status.phase or ResetPhase.PENDING
     begun = f", begun at {time_text(status.started_at, now)}" if status.started_at is not None else ", not begun"
@@ -125,8 +125,8 @@ def reset_told(reset: ResetSeen, now: datetime) -> Iterator[str]:
     if spec.suspend:
         yield "  It is suspended (spec.suspend): it does not begin, and an approved plan is not applied."
     if phase is ResetPhase.AWAITING_APPROVAL and status.digest:
-        yield f"  To look at the plan: {_command('plan', common)}"
-        yield f"  To approve it: {_command('approve', common)} --plan {status.digest}"
+        yield f"  To look at the plan: {_command('plan', common, context)}"
+        yield f"  To approve it: {_command('approve', common, context)} --plan {status.digest}"
     elif spec.approval is ApprovalMode.MANUAL and status.approval is not None:
         at = time_text(status.approval.approved_at, now)
         yield f"  Its plan was approved by {visible(status.approval.approver)} at {at}."
@@ -134,21 +134,21 @@ def reset_told(reset: ResetSeen, now: datetime) -> Iterator[str]:
         yield f"  {visible(approval)}"
 
 
-def _command(command: str, common: Common) -> str:
-    return f"tidegate {command} {quote(visible(common.name))} -n {quote(visible(common.namespace))}"
+def _command(word: str, common: Common, context: str | None) -> str:
+    return command(f"tidegate {word}", common.name, common.namespace, context)
 
 
 def _finished(reset: ResetSeen) -> datetime | None:
     return reset.status.finished_at if reset.status is not None else None
 
 
-def _ended(reset: ResetSeen, now: datetime) -> str:
+def _ended(reset: ResetSeen, now: datetime, context: str | None) -> str:
     status = reset.status
     if status is None or status.phase is None:
-        return f"OffsetReset {visible(reset.common.label)}: {_UNREADABLE}."
+        return f"OffsetReset {visible(reset.common.label)}: {UNREADABLE}."
     said = find_condition(status.conditions, COMPLETE)
     message = f" {visible(said.message)}" if said is not None else ""
-    undo = f" To undo it: {_command('undo', reset.common)}" if status.phase is ResetPhase.SUCCEEDED else ""
+    undo = f" To undo it: {_command('undo', reset.common, context)}" if status.phase is ResetPhase.SUCCEEDED else ""
     at = time_text(status.finished_at, now)
     return f"OffsetReset {visible(reset.common.label)}, {status.phase.value} at {at}.{message}{undo}"
 
@@ -161,7 +161,7 @@ def pause_told(pause: PauseSeen, now: datetime) -> Iterator[str]:
     yield from _beginning(common, "ConsumerGroupPause")
     name = f"ConsumerGroupPause {visible(common.label)}"
     if status is None:
-        yield f"{name}: {_UNREADABLE}."
+        yield f"{name}: {UNREADABLE}."
         return
     phase = status.phase or PausePhase.PENDING
     paused = f", {visible(status.paused)} partitions paused" if status.paused else ""
@@ -176,7 +176,7 @@ def pause_told(pause: PauseSeen, now: datetime) -> Iterator[str]:
         yield f"  It resumes automatically at {time_text(status.resumes_at, now)}."
 
 
-def policy_told(policy: PolicySeen, now: datetime) -> Iterator[str]:
+def policy_told(policy: PolicySeen, now: datetime, context: str | None = None) -> Iterator[str]:
     common, spec, status = policy.common, policy.spec, policy.status
     yield from _beginning(common, "OffsetResetPolicy")
     name = f"OffsetResetPolicy {visible(common.label)}"
@@ -196,7 +196,7 @@ def policy_told(policy: PolicySeen, now: datetime) -> Iterator[str]:
         keeps.append(f"injects its settings into pods ({spec.consumers.format.value})")
     yield f"{name} {'; '.join(keeps) or 'only asks for a reset'}."
     if status is None:
-        yield f"  {_UNREADABLE[:1].upper()}{_UNREADABLE[1:]}, so it is unknown whether it does so."
+        yield f"  {UNREADABLE[:1].upper()}{UNREADABLE[1:]}, so it is unknown whether it does so."
         return
     yield f"  {_ready(find_condition(status.conditions, READY))}"
     if spec.retention is not None and find_condition(status.conditions, RETAINED) is not None:
@@ -206,11 +206,9 @@ def policy_told(policy: PolicySeen, now: datetime) -> Iterator[str]:
     if status.stuck_records is not None:
         for record in status.stuck_records.records:
             if record.skip is not None:
-                yield (
-                    "  To look at the reset that would skip "
-                    f"{visible(record.topic)}-{record.partition}@{record.offset}: tidegate plan "
-                    f"{quote(visible(record.skip))} -n {quote(visible(common.namespace))}"
-                )
+                which = f"{visible(record.topic)}-{record.partition}@{record.offset}"
+                shows = command("tidegate plan", record.skip, common.namespace, context)
+                yield f"  To look at the reset that would skip {which}: {shows}"
     if status.retention is not None and status.retention.expires_at is not None:
         at, exact = time_text(status.retention.expires_at, now), "" if status.retention.exact else " at the earliest"
         yield f"  If nobody did anything, the first offset would expire at {at}{exact}."
@@ -223,17 +221,17 @@ def _ready(said: Condition | None) -> str:
     return f"{word}. {said.reason}: {visible(said.message)}"
 
 
-def connection_told(connection: ConnectionSeen) -> Iterator[str]:
+def connection_told(connection: ConnectionSeen, context: str | None = None) -> Iterator[str]:
     common, spec, status = connection.common, connection.spec, connection.status
     yield from _beginning(common, "KafkaConnection")
     name = f"KafkaConnection {visible(common.label)}"
     conditions: Conditions = status.conditions if status is not None else ()
-    yield f"{name}: {_UNREADABLE if status is None else _ready(find_condition(conditions, READY))}"
+    yield f"{name}: {UNREADABLE if status is None else _ready(find_condition(conditions, READY))}"
     if spec is not None and spec.observe:
         yield "  It only observes (spec.observe): nothing begins through it, and its pauses pause nothing."
     said = find_condition(conditions, FROZEN)
     if said is not None:
-        yield f"  It is {visible(said.message)}. tidegate thaw {visible(common.name)} ends that."
+        yield f"  It is {visible(said.message)}. {_command('thaw', common, context)} ends that."
     elif spec is not None and spec.freeze is not None:
         yield (
             f"  It is to be frozen (spec.freeze): {visible(spec.freeze.reason)}. The operator has not "

@@ -110,6 +110,7 @@ class KubeSeen:
 
     ``of_others``: how many name the group and are left out, because their KafkaConnection is to another cluster.
     ``listed``: how many kinds could be listed. ``complete``: all of them, so that what is not here is not there.
+    ``context``: of the kubeconfig, where one was given.
     """
 
     where: str
@@ -120,6 +121,7 @@ class KubeSeen:
     of_others: int = 0
     listed: int = 0
     unseen: tuple[Unseen, ...] = ()
+    context: str | None = None
 
     @property
     def complete(self) -> bool:
@@ -142,6 +144,8 @@ class Seen:
         of_kube = self.kube.unseen if self.kube is not None else ()
         return (*self.unseen, *of_kafka, *of_kube)
 
+
+UNREADABLE: Final = "its status was written by another version of Tidegate, and can't be read"
 
 MOST_RESOURCES: Final = 100
 """Of a kind that are told of one by one."""

@@ -119,8 +119,9 @@ class WebhookTrust:
         return None
 
     def _use(self, current: Certificates) -> None:
-        self._metrics.certificate_expires(current.expires)
         pair = {name: value for name, value in certificates.written(current).items() if name in (CERTIFICATE, KEY)}
         if pair[CERTIFICATE] != self._used:
             self._files.put(FOLDER, pair)
             self._used = pair[CERTIFICATE]
+        # Only now: until it is there the earlier one is served, and expires when that does.
+        self._metrics.certificate_expires(current.expires)

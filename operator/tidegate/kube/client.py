@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from json import JSONDecodeError
 from typing import Any, Final
@@ -199,6 +199,13 @@ class KubeClient:
             # Nothing can be made there any more, and what holds up the namespace's end has to be let go of.
             if not is_of_ending_namespace(failure.__cause__):
                 raise
+
+    def told_of(self, body: Object, reasons: Collection[str]) -> Sequence[str]:
+        """The messages of Events with one of these reasons about this very object, which may be gone."""
+        namespace, name = namespace_of(body), name_of(body)
+        what, about = f"list Events of {namespace}/{name}", f"involvedObject.uid={uid_of(body)}"
+        found = bounded_object(what, self._core.list, "events", namespace, field_selector=about)["items"]
+        return [str(event.get("message", "")) for event in found if event.get("reason") in reasons]
 
     def secret(self, namespace: str, name: str) -> Mapping[str, bytes]:
         secret = self._object(f"read Secret {namespace}/{name}", self._core.read, "secrets", namespace, name)

@@ -14,6 +14,8 @@ from tidegate.kube.client import KubeClient, bounded_call, bounded_object
 from tidegate.kube.ports import PAUSES, RESETS, Kind, NotFound, Object
 
 _OWN: Final = "tidegate.io/"
+_ENDED: Final = ("Succeeded", "Failed")
+"""Phases of a pod none of whose containers runs or will run again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,8 @@ class LeavingClient(KubeClient):
         return ",".join(f"{key}={value}" for key, value in sorted(found.spec.selector.match_labels.items()))
 
     def pods(self, namespace: str, selector: str) -> int:
-        """How many pods there are of a selector, those that are just ending included."""
+        """How many pods of a selector run, or may: those that are just ending included, and not those that have ended,
+        such as by an eviction, which may stay for days."""
         what = f"list pods {selector} of {namespace}"
-        return len(bounded_object(what, self._core.list, "pods", namespace, label_selector=selector)["items"])
+        found = bounded_object(what, self._core.list, "pods", namespace, label_selector=selector)["items"]
+        return sum((pod.get("status") or {}).get("phase") not in _ENDED for pod in found)

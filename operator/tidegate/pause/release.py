@@ -24,6 +24,9 @@ HOLDS_LEFT: Final = "HoldsLeft"
 REPLICAS_LEFT: Final = "ReplicasLeft"
 LEADER_LEFT: Final = "LeaderLeft"
 
+LEFT_BEHIND: Final = frozenset({HOLDS_LEFT, REPLICAS_LEFT, connectors.CONNECTOR_LEFT, LEADER_LEFT, ABANDONED})
+"""The reasons of the Events by which a deletion says that it went without having undone everything."""
+
 _REST_S: Final = 60.0
 
 

@@ -95,15 +95,21 @@ class Sweeper:
     async def sweep(self, settle_s: float) -> None:
         """Look once at each connection, and release what a look ``settle_s`` or longer ago has found left behind too.
 
-        0: at once; for when no other process is at work.
+        0: at once; for when no other process is at work. Raises the first defect of the code, once all have ended.
         """
         lives = [live for live in self._parts.live if live.trouble is None and not live.borrowed]
         there = {live.uid for live in self._parts.live}
         for known in (self._suspects, self._looked_s, self._troubles):
             for gone in known.keys() - there:
                 del known[gone]
-        # Side by side: one cluster that does not answer keeps no other waiting.
-        await asyncio.gather(*(self._sweep(live, settle_s) for live in lives))
+        # Side by side: one cluster that does not answer keeps no other waiting. To the end: the next look must not find
+        # this one still at work, nor an uninstallation go on meanwhile.
+        ended = await asyncio.gather(*(self._sweep(live, settle_s) for live in lives), return_exceptions=True)
+        defects = [defect for defect in ended if defect is not None]
+        for other in defects[1:]:
+            _log.error("a look for holds left behind ended with an unexpected error", exc_info=other)
+        if defects:
+            raise defects[0]
 
     async def _sweep(self, live: Live, settle_s: float) -> None:
         try:

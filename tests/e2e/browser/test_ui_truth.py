@@ -191,6 +191,21 @@ def test_what_kafka_refuses_to_tell_of_a_group_is_not_said_to_be_nothing(started
         assert "no committed offsets" not in started.run("document.querySelector('.detail').innerText")
 
 
+def test_a_page_looks_again_where_kafka_did_not_answer_and_does_not_say_that_it_was_not_asked(started: Browser) -> None:
+    eye = some_kafka(3)
+    known = eye.seen["payments-eu"]
+    eye.seen["payments-eu"] = KafkaSeen("__tidegate", unseen=(Unseen("Kafka", "no broker answers"),))
+    with furnished(Scene(eye, seconds=60)) as scene:
+        opened(started, scene, GROUP, "document.querySelector('.detail').innerText.includes('no broker answers')")
+
+        words = started.run("document.querySelector('.detail').innerText")
+        eye.seen["payments-eu"] = known
+        started.until("!document.querySelector('.detail').innerText.includes('no broker answers')", "that it answers")
+
+    assert "ConsumerGroupPause shop/inc-4711" in words, "what the pause says of its partitions"
+    assert "Kafka is not asked" not in words
+
+
 def test_an_owner_that_kafka_refuses_to_tell_of_is_not_nobody(started: Browser) -> None:
     eye = some_kafka(3)
     refused = (Unseen("the group's state and members", "not authorized"),)

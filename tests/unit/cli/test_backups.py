@@ -103,6 +103,20 @@ def test_programs_get_a_groups_backups(kube: Cluster, output: str, capsys: pytes
     ]
 
 
+def test_backups_in_a_status_that_this_version_cannot_read_are_not_said_to_be_none(
+    kube: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kube.tell(BACKUPS, "nightly", {"backups": "in another form"})
+
+    assert main(["backup", "list", "-n", "ns"]) == 1
+    told = capsys.readouterr()
+    assert "OffsetBackup nightly: its status was written by another version of Tidegate, and can't be read" in told.err
+    assert "OffsetBackup nightly has not taken a backup" not in told.err
+    assert "OffsetBackup other has not taken a backup yet" in told.err
+    assert main(["backup", "show", "nightly", "-n", "ns"]) == 1
+    assert "can't be read" in capsys.readouterr().err
+
+
 def test_a_group_that_nobody_backs_up_is_told(kube: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["backup", "list", "-n", "ns", "--group", "billing"]) == 0
     assert capsys.readouterr() == ("", "there is no OffsetBackup that covers group billing in namespace ns\n")

@@ -120,3 +120,35 @@ def test_a_policy_that_is_none_is_refused(spec: str, tmp_path: Path, capsys: pyt
 
     assert main(["env", "keep", "-f", str(tmp_path / "r.yaml")]) == 1
     assert capsys.readouterr().err.startswith("tidegate env: spec")
+
+
+def test_topics_that_no_connection_in_the_file_names_are_said_to_be_guessed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A consumer that reads another control topic obeys no pause, and nothing tells it so."""
+    path = tmp_path / "policy.yaml"
+    path.write_text(RESOURCES.partition("---")[2])
+
+    assert main(["env", "keep", "-f", str(path)]) == 0
+
+    told = capsys.readouterr()
+    assert "TIDEGATE_CONTROL_TOPIC=__tidegate\n" in told.out
+    assert f"{path} has no KafkaConnection prod, so the names of its topics are the default ones" in told.err
+
+
+def test_the_connection_is_that_of_the_namespace_which_the_policy_means(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other, _, policy = RESOURCES.partition("---")
+    theirs = other.replace("{name: prod}", "{name: prod, namespace: theirs}").replace("__gates", "__theirs")
+    ours = other.replace("{name: prod}", "{name: prod, namespace: ours}")
+    path = tmp_path / "resources.yaml"
+    for meant, topic in (("{name: prod}", "__gates"), ("{name: prod, namespace: theirs}", "__theirs")):
+        own = policy.replace("{name: keep}", "{name: keep, namespace: ours}").replace("{name: prod}", meant)
+        path.write_text("---\n".join((theirs, ours, own)))
+
+        assert main(["env", "keep", "-f", str(path)]) == 0
+
+        told = capsys.readouterr()
+        assert f"TIDEGATE_CONTROL_TOPIC={topic}\n" in told.out
+        assert told.err == ""

@@ -16,7 +16,7 @@ from support.fake_kube import FakeKube
 from tidegate.cli.acting import delete
 from tidegate.cli.errors import CommandFailed, UsageError
 from tidegate.cli.following import follow, follow_deletion, pause_step, reset_step
-from tidegate.cli.freezing import frozen_step
+from tidegate.cli.freezing import frozen_step, thawed_step
 from tidegate.cli.main import main
 from tidegate.cli.overview import as_json
 from tidegate.cli.pause_resources import pause_of, pause_parser, run_pause
@@ -30,7 +30,9 @@ from tidegate.kube.ports import (
     POLICIES,
     RESETS,
     Conflict,
+    EventType,
     Kind,
+    KubeEvent,
     KubeFailure,
     KubeUnavailable,
     NotFound,
@@ -281,6 +283,34 @@ def test_who_interrupts_a_creation_is_told_that_it_may_be_there(
     assert "may have been created" not in capsys.readouterr().err
 
 
+def test_a_command_to_copy_is_for_the_cluster_that_was_asked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its neighbour may have a reset of the same name, as Git fills both."""
+    monkeypatch.setattr("tidegate.cli.following.LOOK_S", 0.0)
+    there = ["-n", "shop", "--context", "dr site"]
+    where = "-n shop --context 'dr site'"
+
+    def told(kube: FakeKube, *arguments: str) -> str:
+        monkeypatch.setattr("tidegate.cli.acting.kube_client", lambda _options: kube)
+        assert main([*arguments, *there]) == 1
+        return capsys.readouterr().err
+
+    waiting = FakeKube()
+    waiting.create(RESETS, "shop", "r", RESET, CREATED)
+    assert f"To watch it: tidegate watch r {where}" in told(waiting, "watch", "r", "--timeout", "1ms")
+    ended = FakeKube()
+    ended.replace_status(RESETS, ended.create(RESETS, "shop", "r", RESET, CREATED), status("Succeeded"))
+    assert f"To undo it: tidegate undo r {where}" in told(ended, "cancel", "r")
+
+    class Silent(FakeKube):
+        def create(self, *_: Any, **__: Any) -> Any:
+            raise KubeUnavailable("nobody answers")
+
+    said = told(Silent(), "pause", "g", "-c", "prod")
+    assert f"To check first: kubectl get {where} consumergrouppauses" in said
+
+
 # --- cancelling -------------------------------------------------------------------------------------------------------
 
 
@@ -289,8 +319,19 @@ def test_one_that_has_ended_is_not_deleted_also_where_it_ends_just_then() -> Non
     body = kube.create(RESETS, "ns", "r", RESET, CREATED)
     kube.replace_status(RESETS, body, status("Succeeded"))
 
-    said = r"has ended as Succeeded, so there is nothing to cancel\. To undo it: tidegate undo r"
+    said = r"has ended as Succeeded, so there is nothing to cancel\. To undo it: tidegate undo r -n ns"
     with pytest.raises(CommandFailed, match=said):
+        delete(kube, RESETS, body, cancellable)  # type: ignore[arg-type]
+
+    assert kube.get(RESETS, "ns", "r")
+
+
+def test_one_whose_status_this_version_cannot_read_is_not_deleted_as_it_may_have_ended() -> None:
+    kube = FakeKube()
+    body = kube.create(RESETS, "ns", "r", RESET, CREATED)
+    kube.replace_status(RESETS, body, {"phase": "Teleported", "finishedAt": CREATED})
+
+    with pytest.raises(CommandFailed, match=r"written by another version of Tidegate.*may have ended"):
         delete(kube, RESETS, body, cancellable)  # type: ignore[arg-type]
 
     assert kube.get(RESETS, "ns", "r")
@@ -336,7 +377,50 @@ def test_one_that_had_succeeded_before_it_was_rolled_back_was_not_cancelled(
     told = capsys.readouterr()
     assert told.out == "offsetreset.tidegate.io/r deleted\n"
     assert "the reset succeeded before it could be rolled back, so its targets stay committed" in told.err
-    assert "To undo it: tidegate undo r --group 'the group' -c ns/prod" in told.err
+    assert "To undo it: tidegate undo r -n ns --group 'the group' -c ns/prod" in told.err
+
+
+def gave_up(kube: FakeKube, body: Object, reason: str, message: str) -> None:
+    kube.record(body, KubeEvent(EventType.WARNING, reason, message, f"r/{reason}"))
+
+
+def test_one_that_went_without_having_been_rolled_back_was_not_cancelled(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its deletion waits for Kafka for two minutes, and the command for five."""
+    monkeypatch.setattr("tidegate.cli.undoing.delete", lambda *_: None)
+    monkeypatch.setattr("tidegate.cli.following.LOOK_S", 0.0)
+    kube = Story(RESETS, RESET, status("Applying"), {})
+    monkeypatch.setattr("tidegate.cli.acting.kube_client", lambda _options: kube)
+    gave_up(kube, kube.made, "Abandoned", "reset r could not be ended within 0:02:00: no answer")
+
+    assert main(["cancel", "r", "-n", "ns"]) == 1
+
+    told = capsys.readouterr()
+    assert told.out == "offsetreset.tidegate.io/r deleted\n"
+    assert "tidegate cancel: it was not rolled back: reset r could not be ended within 0:02:00: no answer" in told.err
+
+    kube = Story(RESETS, RESET, status("Applying"), {})
+    monkeypatch.setattr("tidegate.cli.acting.kube_client", lambda _options: kube)
+    assert main(["cancel", "r", "-n", "ns"]) == 0
+    assert not capsys.readouterr().err.count("rolled back")
+
+
+def test_who_may_see_no_events_is_told_that_a_rollback_was_not_seen(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tidegate.cli.undoing.delete", lambda *_: None)
+    monkeypatch.setattr("tidegate.cli.following.LOOK_S", 0.0)
+    kube = Story(RESETS, RESET, status("Applying"), {})
+    monkeypatch.setattr("tidegate.cli.acting.kube_client", lambda _options: kube)
+
+    def refused(*_: Any) -> Any:
+        raise KubeFailure("list Events of ns/r: 403 forbidden")
+
+    monkeypatch.setattr(kube, "told_of", refused)
+
+    assert main(["cancel", "r", "-n", "ns"]) == 0
+    assert "whether it was rolled back was not seen: list Events of ns/r: 403 forbidden" in capsys.readouterr().err
 
 
 # --- status -----------------------------------------------------------------------------------------------------------
@@ -709,3 +793,74 @@ def test_a_pause_whose_status_was_written_meanwhile_is_suspended(three: Asked) -
     assert main(["resume", "one", "-n", "ns", "--keep", "--no-wait"]) == 0
 
     assert suspended(three) == ["one"]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "said"),
+    [
+        ([condition("Paused", "Unknown", "its holds can't be released now: no answer")], "its holds can't be released"),
+        (
+            [condition("Paused", "False", "connector c goes back"), condition("Stalled", "True")],
+            "connector c goes back",
+        ),
+    ],
+)
+def test_a_pause_that_went_without_having_resumed_all_is_not_called_resumed(
+    conditions: list[dict[str, Any]],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """After the time that a deletion has it goes all the same. By its status, for whoever may see no Events."""
+    kube = Story(PAUSES, PAUSE, status("Paused"), status("Resuming", *conditions, observedGeneration=1), {})
+
+    def refused(*_: Any) -> Any:
+        raise KubeFailure("list Events of ns/r: 403 forbidden")
+
+    monkeypatch.setattr(kube, "told_of", refused)
+    monkeypatch.setattr("tidegate.cli.acting.kube_client", lambda _options: kube)
+    monkeypatch.setattr("tidegate.cli.pause_resources.delete", lambda *_: None)
+    monkeypatch.setattr("tidegate.cli.following.LOOK_S", 0.0)
+
+    assert main(["resume", "r", "-n", "ns"]) == 1
+
+    told = capsys.readouterr()
+    assert told.out == "consumergrouppause.tidegate.io/r deleted\n"
+    assert re.search(f"ConsumerGroupPause r: it is gone.*{said}", told.err)
+
+
+@pytest.mark.parametrize("reason", ["HoldsLeft", "ReplicasLeft", "ConnectorLeft", "LeaderLeft", "Abandoned"])
+def test_what_the_events_of_a_pause_say_that_it_has_left_is_told(
+    reason: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kube = Story(PAUSES, PAUSE, status("Paused"), {})
+    monkeypatch.setattr("tidegate.cli.acting.kube_client", lambda _options: kube)
+    monkeypatch.setattr("tidegate.cli.pause_resources.delete", lambda *_: None)
+    monkeypatch.setattr("tidegate.cli.following.LOOK_S", 0.0)
+    gave_up(kube, kube.made, reason, "it stays as it is")
+
+    assert main(["resume", "r", "-n", "ns"]) == 1
+    assert "ConsumerGroupPause r: it is gone, and has left something: it stays as it is" in capsys.readouterr().err
+
+
+def test_a_pause_that_was_refused_or_has_released_all_is_resumed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tidegate.cli.pause_resources.delete", lambda *_: None)
+    monkeypatch.setattr("tidegate.cli.following.LOOK_S", 0.0)
+    released = status("Resuming", condition("Paused", "False", "2 hold(s) are being released"), observedGeneration=1)
+    refused = status("Pending", condition("Stalled", "True"), observedGeneration=1)
+    for seen in (released, refused):
+        kube = Story(PAUSES, PAUSE, status("Paused"), seen, {})
+        monkeypatch.setattr("tidegate.cli.acting.kube_client", lambda _options, kube=kube: kube)
+
+        assert main(["resume", "r", "-n", "ns"]) == 0
+        assert "it is gone" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("step", [frozen_step, thawed_step])
+def test_a_connection_whose_status_cannot_be_read_is_not_said_to_wait_for_the_operator(step: Any) -> None:
+    said = step({"metadata": {"generation": 2}, "spec": {}, "status": {"conditions": "in another form"}})
+
+    assert said.done is None
+    assert said.line == "its status was written by another version of Tidegate, and can't be read"

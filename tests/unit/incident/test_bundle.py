@@ -49,15 +49,27 @@ class Core:
             event("a", "shop", message=f"refused: https://me:{PLANTED}@storage/x"),
             event("b", "shop", message="not ours", version="v1"),
         ]
+        self.pods = 1
         self.page_of = 100
         self.fails_after: int | None = None
         """Events, after which a token to go on is too old."""
 
     def list(
-        self, plural: str, namespace: str, *, field_selector: str = "", following: str = "", **_: Any
+        self,
+        plural: str,
+        namespace: str,
+        *,
+        field_selector: str = "",
+        following: str = "",
+        limit: int | None = None,
+        **_: Any,
     ) -> dict[str, Any]:
         if plural == "pods":
-            return {"items": [{"metadata": {"name": "tidegate-0", "namespace": namespace}}]}
+            pods = [{"metadata": {"name": f"tidegate-{n}", "namespace": namespace}} for n in range(self.pods)]
+            first = int(following or 0)
+            last = self.pods if limit is None else first + limit
+            more = str(last) if last < self.pods else ""
+            return {"items": pods[first:last], "metadata": {"continue": more}}
         key, _, value = field_selector.partition("=")
         asked = [e for e in self.events if not namespace or e["metadata"]["namespace"] == namespace]
         asked = [e for e in asked if not value or e["involvedObject"][key.removeprefix("involvedObject.")] == value]
@@ -292,6 +304,21 @@ def test_of_a_long_log_the_newest_lines_are_there(kube: FakeKube, core: Core, tm
     assert 500 <= len(lines) < 1100
     [what] = [what for what in missing if "log" in what]
     assert what == f"the log of pod tidegate-system/tidegate-0 before its last {len(lines)} line(s)"
+
+
+def test_the_log_of_each_pod_is_there_however_many_shards_there_are(
+    kube: FakeKube, core: Core, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert kube
+    monkeypatch.setattr(bundling, "_PAGE", 10)
+    core.pods = 24
+
+    files, missing = bundled(tmp_path, "-n", "shop")
+
+    assert {name for name in files if name.startswith("operator/")} == {
+        f"operator/tidegate-{number}.log" for number in range(24)
+    }
+    assert not [what for what in missing if "pod" in what]
 
 
 def test_a_log_of_objects_has_no_credential(kube: FakeKube, core: Core, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from tidegate.control.records import Claim, ClaimKey, Hold, HoldKey, Limit, Limi
 from tidegate.incident.account import account_of
 from tidegate.incident.as_json import as_json
 from tidegate.incident.gather_kafka import look_at_kafka
-from tidegate.incident.gather_kube import kube_seen, of_cluster
+from tidegate.incident.gather_kube import approvals_by_reset, kube_seen, of_cluster
 from tidegate.incident.holders import HolderKind, holder_named
 from tidegate.incident.listings import about_group
 from tidegate.incident.seen import KafkaSeen, KubeSeen, Seen, Unseen
@@ -309,7 +309,7 @@ def test_a_frozen_connection_is_told(kube: FakeKube) -> None:
 
     assert "KafkaConnection shop/ice is frozen: nothing new begins through it." in before
     assert "It is to be frozen (spec.freeze): INC-4711\\x1b[2J. The operator has not confirmed that yet." in before
-    assert "It is frozen by alice: INC-4711. Nothing new begins. tidegate thaw ice ends that." in after
+    assert "It is frozen by alice: INC-4711. Nothing new begins. tidegate thaw ice -n shop ends that." in after
 
 
 def test_resources_of_another_cluster_are_left_out_and_counted(kube: FakeKube) -> None:
@@ -469,3 +469,32 @@ def test_a_lag_that_is_not_known_is_no_lag_of_zero(kafka: FakeKafka) -> None:
     assert found["lag"] is None
     seen = Seen(GROUP, START, by(kafka), None)
     assert as_json(seen, account_of(seen), ())["lag"] == 170
+
+
+def test_commands_to_copy_are_for_the_cluster_that_was_asked(kube: FakeKube) -> None:
+    """The current context may be another one, with resources of the same names."""
+    spec = {"connectionRef": {"name": "prod"}, "group": GROUP, "to": {"earliest": {}}, "approval": "Manual"}
+    for name, phase in (("waits", "AwaitingApproval"), ("done", "Succeeded")):
+        kube.create(RESETS, "shop", name, spec, CREATED)
+        with_status(kube, RESETS, name, {"phase": phase, "digest": DIGEST})
+    frozen = condition("Frozen", "True", "Frozen", "frozen by alice")
+    with_status(kube, CONNECTIONS, "prod", {"conditions": [frozen]})
+    listed = about_group(kube, GROUP, ("shop", "prod"))
+
+    text = said(None, kube_seen(listed, where="namespace shop", connection=("shop", "prod"), context="dr"))
+
+    for command in ("tidegate plan waits", "tidegate approve waits", "tidegate undo done", "tidegate thaw prod"):
+        assert f"{command} -n shop --context dr" in text
+    assert "--context" not in said(None, kube_seen(listed, where="namespace shop", connection=("shop", "prod")))
+
+
+def test_an_approval_whose_status_cannot_be_read_is_not_said_to_wait_for_the_operator() -> None:
+    approval = {
+        "metadata": {"namespace": "shop", "name": "a"},
+        "spec": {"reset": "r"},
+        "status": {"conditions": "in another form"},
+    }
+
+    (told,) = approvals_by_reset([approval])["shop", "r"]
+
+    assert told == "OffsetResetApproval a: its status was written by another version of Tidegate, and can't be read"

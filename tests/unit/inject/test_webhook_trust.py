@@ -8,11 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
 from cryptography import x509
 from prometheus_client import CollectorRegistry
 
 from support.fake_webhooks import FakeObjects
-from tidegate.connection.files import ConnectionFiles
+from tidegate.connection.files import ConnectionFiles, FilesFailure
 from tidegate.inject.metrics import InjectionMetrics
 from tidegate.inject.trust import FOLDER, Place, WebhookTrust, service_names
 
@@ -71,6 +72,23 @@ def test_prometheus_is_told_when_the_certificate_expires(tmp_path: Path) -> None
 
     served = x509.load_pem_x509_certificate((folder / "tls.crt").read_bytes())
     assert registry.get_sample_value(name) == served.not_valid_after_utc.timestamp()
+
+
+def test_prometheus_is_told_of_no_certificate_that_could_not_be_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The volume is full: the earlier one is served on, and expires."""
+    registry = CollectorRegistry()
+    trust, _ = operator(Objects(), tmp_path, registry)
+
+    def full(*_: object) -> None:
+        raise FilesFailure("no space left on device")
+
+    monkeypatch.setattr(trust._files, "put", full)
+
+    asyncio.run(trust.look())
+
+    assert registry.get_sample_value("tidegate_webhook_certificate_expiry_timestamp_seconds") == 0
 
 
 def test_of_two_that_begin_at_once_one_takes_over_what_the_other_made(tmp_path: Path) -> None:

@@ -87,3 +87,22 @@ def test_an_event_of_a_long_name_has_one_that_the_api_server_takes(name: str) ->
     made = core.made["metadata"]["name"]
     assert re.fullmatch(rf"{label}([.]{label})*", made)
     assert len(made) <= 253
+
+
+def test_what_was_told_is_of_this_very_object_and_of_these_reasons() -> None:
+    """One of its name may have come after it."""
+    asked: list[dict[str, Any]] = []
+
+    def listed(plural: str, namespace: str, **options: Any) -> dict[str, Any]:
+        asked.append({"plural": plural, "namespace": namespace, **options})
+        return {"items": [{"reason": "HoldsLeft", "message": "left"}, {"reason": "Resumed", "message": "all is well"}]}
+
+    core, kube = Core(), KubeClient(ApiClient(Configuration()), SystemClock())
+    core.list = listed  # type: ignore[attr-defined]
+    kube._core = core  # type: ignore[assignment]
+
+    told = kube.told_of({"metadata": {"namespace": "ns", "name": "p", "uid": "u"}}, ("HoldsLeft", "Abandoned"))
+
+    assert told == ["left"]
+    (one,) = asked
+    assert (one["plural"], one["namespace"], one["field_selector"]) == ("events", "ns", "involvedObject.uid=u")

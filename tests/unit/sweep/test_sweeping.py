@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from support.observed import observe
 from support.pause_world import CREATED, SPEC
 from support.reset_world import World
 from support.sweeping import Sweeping
+from tidegate.connection.live import Live
 from tidegate.control.records import Hold, HoldKey
 from tidegate.discovery.backfill import Asker, Backfills
 from tidegate.kafka.errors import NotAuthorized, Unavailable
@@ -323,6 +325,30 @@ def test_what_is_swept_again_and_again_survives_a_defect(
     monkeypatch.setattr(resets.kube, "list", flawed)
     asyncio.run(run())
     assert "unexpected error" in caplog.text
+
+
+def test_a_sweep_with_a_defect_ends_with_it_once_all_other_connections_were_swept(
+    pauses: pause_world.World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An uninstallation sweeps once, and ends what Kafka is reached with as soon as that is over."""
+    [live] = pauses.live
+    hold(pauses, holder(live.uid, "gone"))
+    flawed = replace(live, name="flawed", uid="uid-flawed")
+    sweeper = sweeping(pauses).sweeper
+    swept = sweeper._sweep
+
+    async def sweep(one: Live, settle_s: float) -> None:
+        if one.uid == flawed.uid:
+            raise ZeroDivisionError
+        await swept(one, settle_s)
+
+    pauses.live.put(flawed)
+    monkeypatch.setattr(sweeper, "_sweep", sweep)
+
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(sweeper.sweep(settle_s=0))
+
+    assert held(pauses) == []
 
 
 # --- new partitions ---------------------------------------------------------------------------------------------------

@@ -64,11 +64,12 @@ class Done:
 _PATIENCE_S = 8.0
 
 
-def approve(kube: Client, clock: Clock, namespace: str, reset: str, plan: str) -> Done:
-    """An ``OffsetResetApproval`` of the plan with this digest. Raises ``CommandFailed``, ``InvalidResource``,
+def approve(kube: Client, clock: Clock, namespace: str, reset: str, plan: str, context: str | None = None) -> Done:
+    """An ``OffsetResetApproval`` of the plan with this digest. ``context``: of the kubeconfig, where one was given.
+    Raises ``CommandFailed``, ``InvalidResource``,
     ``KubeFailure``."""
     spec = {"reset": reset, "plan": plan, "approver": kube.own_name()}
-    made = create_approval(kube, namespace, spec)
+    made = create_approval(kube, namespace, spec, context)
     try:
         said = effect(kube, made, clock, _PATIENCE_S)
     except KubeFailure as failure:
@@ -80,11 +81,12 @@ def approve(kube: Client, clock: Clock, namespace: str, reset: str, plan: str) -
     return Done(name_of(made), holds, f"{said.reason}: {said.message}")
 
 
-def undo(kube: Client, namespace: str, reset: str, uid: str, *, manual: bool) -> Done:
+def undo(kube: Client, namespace: str, reset: str, uid: str, *, manual: bool, context: str | None = None) -> Done:
     """An ``OffsetReset`` that undoes this one. ``uid``: of the one that was shown, since a name can be given again.
-    ``manual``: its plan waits for an approval. Raises ``CommandFailed``, ``KubeFailure``."""
+    ``manual``: its plan waits for an approval. ``context``: of the kubeconfig, where one was given. Raises
+    ``CommandFailed``, ``KubeFailure``."""
     options = argparse.Namespace(
-        namespace=namespace, context=None, reset=reset, name=None, group=None, connection=None, manual=manual
+        namespace=namespace, context=context, reset=reset, name=None, group=None, connection=None, manual=manual
     )
     try:
         undone = kube.get(RESETS, namespace, reset)
@@ -93,13 +95,14 @@ def undo(kube: Client, namespace: str, reset: str, uid: str, *, manual: bool) ->
     if undone["metadata"]["uid"] != uid:
         raise CommandFailed(f"OffsetReset {reset} is not the one that was shown, which has been deleted")
     asked = in_own_name(undo_of(options, undone), kube.own_name)
-    made = created(kube, RESETS, asked)
+    made = created(kube, RESETS, asked, context=context)
     return Done(name_of(made), None, "The operator carries it out" if not manual else "Its plan waits for an approval")
 
 
-def plan_html(namespace: str, run: Run, now: datetime) -> str:
-    """The plan with its evidence, as the page of ``tidegate plan --html`` has it. Raises ``CommandFailed``."""
+def plan_html(namespace: str, run: Run, now: datetime, context: str | None = None) -> str:
+    """The plan with its evidence, as the page of ``tidegate plan --html`` has it. ``context``: of the kubeconfig, where
+    one was given. Raises ``CommandFailed``."""
     if not run.is_planned:
         raise CommandFailed(f"run {run.request.run_id} has no plan yet")
-    shown = (review if run.fleet is None else fleet_review)(namespace, run.request.run_id, run, now)
+    shown = (review if run.fleet is None else fleet_review)(namespace, run.request.run_id, run, now, context)
     return "\n".join(plan_body(shown))

@@ -105,10 +105,10 @@ class Board:
     # --- what others read ---------------------------------------------------------------------------------------------
 
     def list(self, kind: Kind) -> Sequence[Object]:
-        """Raises ``KubeFailure`` where the kind could not be listed."""
+        """Raises ``KubeFailure`` where the kind could not be listed, or was not yet: that is not to have none."""
         with self._lock:
-            if kind not in self._listed and kind.plural in self._trouble:
-                raise KubeFailure(self._trouble[kind.plural])
+            if kind not in self._listed:
+                raise KubeFailure(self._trouble.get(kind.plural, f"{kind.plural} are not listed yet"))
             return list(self._bodies[kind].values())
 
     def get(self, kind: Kind, namespace: str, name: str) -> Object:

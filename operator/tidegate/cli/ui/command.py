@@ -155,7 +155,7 @@ def _parts(options: argparse.Namespace, screen: Screen, until_ended: ExitStack) 
         "where": f"namespace {namespace}" if namespace else "all namespaces",
         "server": visible(str(api_client.configuration.host)),
     }
-    return Parts(board, kube, StoredRuns(api_client), kafka, clock, executor, looking, about)
+    return Parts(board, kube, StoredRuns(api_client), kafka, clock, executor, looking, about, options.context)
 
 
 def _own_name(kube: Any) -> str:

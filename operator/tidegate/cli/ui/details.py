@@ -36,26 +36,36 @@ Facts = list[tuple[str, str | None]]
 
 
 def group_detail(
-    group_id: str, connection: Named, lists: Lists, kafka: KafkaSeen | None, why_not: str, now: datetime
+    group_id: str,
+    connection: Named,
+    lists: Lists,
+    kafka: KafkaSeen | None,
+    why_not: str,
+    now: datetime,
+    context: str | None = None,
 ) -> dict[str, Any]:
     """As ``tidegate why -o json`` has it, with the sentences in order. Without Kafka, what pauses say of partitions.
 
-    ``why_not``: why Kafka was not asked.
+    ``why_not``: why Kafka was not asked. ``context``: of the kubeconfig, where one was given.
     """
-    kube = kube_seen(about_group(lists, group_id, connection), where="what is shown", connection=connection)
+    listed = about_group(lists, group_id, connection)
+    kube = kube_seen(listed, where="what is shown", connection=connection, context=context)
     unseen = () if kafka is not None else (Unseen("Kafka", why_not),)
     seen = Seen(group_id, now, kafka, kube, unseen)
     account = account_of(seen)
     told = sections(seen, account)
     found = as_json(seen, account, told)
-    partitions = found["partitions"] if kafka is not None else _by_pauses(kube.pauses)
+    by_kafka = kafka is not None and kafka.is_reached
+    partitions = found["partitions"] if by_kafka else _by_pauses(kube.pauses)
     return {
         **made_visible({**found, "partitions": partitions[:MOST_LANES]}),
         "group": group_id,  # as it is: it is asked for by it again
         "connection": "/".join(connection),
         "sections": [{"title": s.title, "sentences": list(s.sentences)} for s in told],
         "partitionsOmitted": max(0, len(partitions) - MOST_LANES),
-        "byKafka": kafka is not None and kafka.is_reached,
+        "byKafka": by_kafka,
+        # What was asked and did not answer may do so next time.
+        "isAsked": kafka is not None,
         # What could not be read is not nothing.
         "isGroupSeen": kafka is not None and kafka.group is not None,
         "areOffsetsSeen": kafka is not None and kafka.committed is not None,
@@ -113,6 +123,7 @@ def reset_detail(
             "lanes": lanes[:MOST_LANES],
             "lanesOmitted": max(0, len(lanes) - MOST_LANES),
             "byKafka": kafka is not None and kafka.committed is not None,
+            "isAsked": kafka is not None,
             "problem": problem,
             "isPlanned": run is not None and run.is_planned,
             "isFleet": run is not None and run.fleet is not None,
@@ -264,8 +275,9 @@ def _before(run: Run) -> Mapping[TopicPartition, int]:
 # --- anything ---------------------------------------------------------------------------------------------------------
 
 
-def object_detail(kind: Kind, body: Object, now: datetime) -> dict[str, Any]:
-    """Sentences, conditions, and what its status counts; of a policy its history."""
+def object_detail(kind: Kind, body: Object, now: datetime, context: str | None = None) -> dict[str, Any]:
+    """Sentences, conditions, and what its status counts; of a policy its history. ``context``: of the kubeconfig, where
+    one was given."""
     told: list[str] = []
     history: list[dict[str, Any]] = []
     partitions: list[dict[str, Any]] = []
@@ -274,13 +286,13 @@ def object_detail(kind: Kind, body: Object, now: datetime) -> dict[str, Any]:
         partitions = _by_pauses([pause_seen(body)])
     elif kind == POLICIES:
         policy = policy_seen(body)
-        told = list(policy_told(policy, now))
+        told = list(policy_told(policy, now, context))
         history = [
             {"id": each.id, "phase": each.phase.value, "finishedAt": time_text(each.finished_at)}
             for each in (policy.status.history if policy.status is not None else ())
         ]
     elif kind == CONNECTIONS:
-        told = list(connection_told(connection_seen(body)))
+        told = list(connection_told(connection_seen(body), context))
     shown = line(kind, body)
     detail = made_visible(
         {

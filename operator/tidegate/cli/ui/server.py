@@ -60,7 +60,8 @@ LEAST_S: Final = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """``about``: who asks which cluster, for the head of the page. ``runs``: where plans are read.
+    """``about``: who asks which cluster, for the head of the page; ``context``: of the kubeconfig, where one was given.
+    ``runs``: where plans are read.
 
     ``looking``: for what Kafka is asked; whoever waits for brokers that do not answer keeps nobody from approving."""
 
@@ -72,6 +73,7 @@ class Parts:
     executor: Executor
     looking: Executor
     about: Mapping[str, str]
+    context: str | None = None
 
 
 class Page:
@@ -149,8 +151,9 @@ class Page:
         why = (
             eye.why or "only the cluster of --connection is asked, and this group is reached through another connection"
         )
+        parts, connection = self._parts, (namespace, name)
         return await self._called(
-            lambda: group_detail(group_id, (namespace, name), self._parts.board, seen, why, self._parts.clock.now())
+            lambda: group_detail(group_id, connection, parts.board, seen, why, parts.clock.now(), parts.context)
         )
 
     async def reset(self, request: web.Request) -> Mapping[str, Any]:
@@ -178,14 +181,15 @@ class Page:
         run, problem = await self._run(body, request.query.get("group"))
         if run is None:
             raise CommandFailed(problem)
-        return {"digest": run.digest, "html": plan_html(namespace, run, self._parts.clock.now())}
+        html = plan_html(namespace, run, self._parts.clock.now(), self._parts.context)
+        return {"digest": run.digest, "html": html}
 
     async def object(self, request: web.Request) -> Mapping[str, Any]:
         kind = self._kinds.get(request.match_info["plural"])
         if kind is None:
             raise web.HTTPNotFound(reason="There is no such kind")
         body = await self._body(kind, request.match_info["namespace"], request.match_info["name"])
-        return object_detail(kind, body, self._parts.clock.now())
+        return object_detail(kind, body, self._parts.clock.now(), self._parts.context)
 
     async def _body(self, kind: Kind, namespace: str, name: str) -> Object:
         """As it was seen last, or as it is where it was not seen: created just now, or without the right to list."""
@@ -211,17 +215,17 @@ class Page:
     # --- changes ------------------------------------------------------------------------------------------------------
 
     async def approve(self, request: web.Request) -> Mapping[str, Any]:
-        asked = await _asked(request, "namespace", "name", "plan")
+        asked, parts = await _asked(request, "namespace", "name", "plan"), self._parts
         done = await self._called(
-            lambda: approve(self._parts.kube, self._parts.clock, asked["namespace"], asked["name"], asked["plan"])
+            lambda: approve(parts.kube, parts.clock, asked["namespace"], asked["name"], asked["plan"], parts.context)
         )
         return done.as_json()
 
     async def undo(self, request: web.Request) -> Mapping[str, Any]:
         asked = await _asked(request, "namespace", "name", "uid", "approval")
-        manual = asked["approval"] != "Automatic"
+        kube, context, manual = self._parts.kube, self._parts.context, asked["approval"] != "Automatic"
         done = await self._called(
-            lambda: undo(self._parts.kube, asked["namespace"], asked["name"], asked["uid"], manual=manual)
+            lambda: undo(kube, asked["namespace"], asked["name"], asked["uid"], manual=manual, context=context)
         )
         return done.as_json()
 

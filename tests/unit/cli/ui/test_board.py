@@ -170,6 +170,8 @@ def test_until_each_kind_was_asked_for_nobody_is_told_that_there_is_nothing() ->
     board.replace(RESETS, [])
 
     assert not board.everything().ready
+    with pytest.raises(KubeFailure, match="not listed yet"):
+        board.list(PAUSES)
     with pytest.raises(NotFound):
         board.get(RESETS, "shop", "a")
 

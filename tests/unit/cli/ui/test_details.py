@@ -16,6 +16,7 @@ from tidegate.cli.ui.actions import approve, plan_html, undo
 from tidegate.cli.ui.board import Board
 from tidegate.cli.ui.details import MOST_LANES, MOST_STEPS, group_detail, object_detail, reset_detail
 from tidegate.cli.ui.rows import WATCHED, line, made_visible
+from tidegate.incident.seen import KafkaSeen, Unseen
 from tidegate.kube.ports import APPROVALS, PAUSES, POLICIES, RESETS, Kind, KubeFailure, Object
 from tidegate.reset.model.result import RunResult
 from tidegate.reset.model.targets import PartitionOffset
@@ -204,6 +205,19 @@ def test_without_kafka_pauses_tell_what_they_hold_and_what_is_missing_is_said(sc
     assert {"what": "Kafka", "why": "no --connection"} in detail["notSeen"]
 
 
+def test_where_kafka_does_not_answer_pauses_tell_what_they_hold_as_well(scene: Scene) -> None:
+    silent = KafkaSeen("__tidegate", unseen=(Unseen("Kafka", "no broker answers"),))
+
+    detail = group_detail("payments-eu", ("shop", "prod"), scene.board, silent, "", NOW)
+
+    assert [p["partition"] for p in detail["partitions"]] == [0, 1]
+    assert (detail["isAsked"], detail["byKafka"]) == (True, False)
+    assert not group_detail("payments-eu", ("shop", "prod"), scene.board, None, "why", NOW)["isAsked"]
+    body = scene.board.get(RESETS, "shop", "replay-done")
+    told = [reset_detail(body, None, "", seen, ())["isAsked"] for seen in (silent, None)]
+    assert told == [True, False]
+
+
 def test_a_kind_that_may_not_be_listed_is_named_on_the_groups_page(scene: Scene) -> None:
     board = Board(WATCHED)
     board.replace(RESETS, scene.kube.list(RESETS))
@@ -212,6 +226,17 @@ def test_a_kind_that_may_not_be_listed_is_named_on_the_groups_page(scene: Scene)
     detail = group_detail("payments-eu", ("shop", "prod"), board, None, "", NOW)
 
     assert "list consumergrouppauses: 403 forbidden" in [each["why"] for each in detail["notSeen"]]
+
+
+def test_a_kind_that_was_not_listed_yet_is_not_said_to_have_none(scene: Scene) -> None:
+    """A page that is opened, or reloaded, while the API server still lists thousands of resets."""
+    board = Board(WATCHED)
+    board.replace(PAUSES, scene.kube.list(PAUSES))
+
+    detail = group_detail("payments-eu", ("shop", "prod"), board, None, "", NOW)
+
+    assert not any("No OffsetReset" in each for each in detail["sections"][0]["sentences"])
+    assert "offsetresets" in [each["what"] for each in detail["notSeen"]]
 
 
 def test_a_pause_lists_its_partitions_and_a_policy_its_history(scene: Scene) -> None:

@@ -25,13 +25,13 @@ export class ResetPage {
   async refresh(signal) {
     const found = await ask(`reset/${path(this.namespace, this.name)}`, { group: this.group }, signal);
     this.found = found;
-    this.everyMs = ENDS[found.phase] ? (found.byKafka ? 5000 : 0) : 2500;
+    this.everyMs = ENDS[found.phase] ? (found.isAsked ? 5000 : 0) : 2500;
     const p = this.parts;
     p.show("head", [found.line, found.phase, this.group], () => this.head(found));
     p.show("steps", [found.reached, found.phase], () => steps(found.reached, found.phase));
     p.show("facts", found.facts, facts);
     p.show("problem", found.problem, (problem) => problem && h("p", { class: "note" }, foreign(problem)));
-    p.show("lanes", [found.lanes, found.lanesOmitted, found.byKafka, found.phase], () => lanes(found));
+    p.show("lanes", [found.lanes, found.lanesOmitted, found.byKafka, found.isAsked, found.phase], () => lanes(found));
     p.show("groups", [found.groups, found.groupsOmitted], () => fleet(found, this.namespace, this.name));
     p.show("approvals", found.approvals, (list) => list.length > 0 && h("section", {}, h("h2", {}, "Approvals"), h("ul", {}, list.map((each) => h("li", {}, foreign(each))))));
     await this.plan(found, signal);
@@ -127,7 +127,7 @@ function lanes(found) {
       found.byKafka ? h("span", {}, mark("now"), " committed now") : null,
       h("span", {}, h("i", { class: "key key-again" }), "read again"),
       h("span", {}, h("i", { class: "key key-skip" }), "skipped"),
-      found.byKafka ? null : h("span", {}, "Where the group is now is not known, because Kafka is not asked."),
+      found.byKafka ? null : h("span", {}, `Where the group is now is not known, because ${silent(found)}.`),
     ),
     h(
       "div",
@@ -256,12 +256,12 @@ export class GroupPage {
 
   async refresh(signal) {
     const found = await ask("group", { connection: this.connection, group: this.group }, signal);
-    this.everyMs = found.byKafka ? 3000 : 0;
+    this.everyMs = found.isAsked ? 3000 : 0;
     const p = this.parts;
     p.show("head", [found.state, found.type, found.assignor, found.lag, found.byKafka], () => this.head(found));
     const [short, ...others] = found.sections;
     p.show("short", short ?? null, (section) => section && h("section", {}, h("ul", { class: "short" }, section.sentences.map((each) => h("li", {}, foreign(each))))));
-    p.show("partitions", [found.partitions, found.partitionsOmitted, found.byKafka, found.isGroupSeen, found.areOffsetsSeen], () => partitions(found));
+    p.show("partitions", [found.partitions, found.partitionsOmitted, found.byKafka, found.isAsked, found.isGroupSeen, found.areOffsetsSeen], () => partitions(found));
     p.show("resources", this.resources(), links);
     p.show("sections", others, (list) => h("section", {}, h("h2", {}, "In plain sentences"), list.map(sectionOf)));
   }
@@ -285,6 +285,11 @@ export class GroupPage {
   }
 }
 
+/** Why nothing of Kafka is shown. */
+function silent(found) {
+  return found.isAsked ? "Kafka did not say" : "Kafka is not asked";
+}
+
 function partitions(found, ofPause = false) {
   if (!found.partitions.length) return found.isGroupSeen && found.areOffsetsSeen ? h("p", { class: "empty" }, "The group has no partitions and no committed offsets.") : null;
   const most = Math.max(1, ...found.partitions.map((each) => Number(each.lag ?? 0)));
@@ -293,7 +298,7 @@ function partitions(found, ofPause = false) {
     "section",
     {},
     h("h2", {}, "Partitions"),
-    found.byKafka ? null : h("p", { class: "soft" }, ofPause ? "As the status of this pause says." : "As the statuses of pauses say. What else the group reads is not known, because Kafka is not asked."),
+    found.byKafka ? null : h("p", { class: "soft" }, ofPause ? "As the status of this pause says." : `As the statuses of pauses say. What else the group reads is not known, because ${silent(found)}.`),
     h(
       "div",
       { class: "scroll" },
