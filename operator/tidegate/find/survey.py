@@ -149,8 +149,8 @@ def _chosen(
     if not chosen:
         raise PlanRefused(
             NO_TOPIC_OVER_THERE,
-            f"of {listed(sorted({p.topic for p in scope.partitions}))}, the group of to.cluster reads none over there: "
-            "name the topics to reset, or give to.cluster.alias where topics got a prefix when they were copied",
+            f"of {listed(sorted({p.topic for p in scope.partitions}))}, the group of to.cluster reads none in "
+            "the other cluster: name the topics to reset, or give to.cluster.alias where topics got a prefix when they were copied",
         )
     others = frozenset(p for p in scope.partitions if p not in known)
     return {name: frozenset(numbers) for name, numbers in chosen.items()}, others

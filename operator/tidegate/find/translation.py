@@ -238,22 +238,25 @@ def told(places: Sequence[Place], group_id: str) -> tuple[str, ...]:
     if twice:
         each = _listed([f"{p.partition}: {p.twice:,}" for p in sorted(twice, key=lambda p: -p.twice)])
         sentences.append(
-            f"Of the records compared, at most {total:,} that group {group_id} has read over there come twice ({each})"
+            f"Of the records compared, at most {total:,} that group {group_id} has read in the other cluster are "
+            f"delivered again ({each})"
         )
     else:
-        sentences.append(f"Of the records compared, none that group {group_id} has read over there comes twice")
+        sentences.append(
+            f"Of the records compared, none that group {group_id} has read in the other cluster is delivered again"
+        )
     beyond = [p for p in places if p.checkpoint is not None and p.checkpoint > p.offset]
     if beyond:
         each = _listed([f"{p.partition}: {p.checkpoint}, taken {p.offset}" for p in beyond])
         sentences.append(
-            f"MirrorMaker 2's checkpoints lie behind what the records prove; they were not followed: {each}"
+            f"MirrorMaker 2's checkpoints are beyond what the records prove, so they were not used: {each}"
         )
     return tuple(sentences)
 
 
 _SAID: Final = {
-    Basis.RECORDS: "Where group {group} stands over there, found by records that are the same",
-    Basis.SAME_OFFSETS: "Offsets taken over unchanged, since the same records have the same offsets over there",
+    Basis.RECORDS: "The position of group {group} in the other cluster, found by records that are the same",
+    Basis.SAME_OFFSETS: "Offsets used unchanged, since the same records have the same offsets in the other cluster",
     Basis.NOTHING: "No record compared proves anything, so it begins at the start (see match and window)",
 }
 

@@ -231,7 +231,7 @@ KINDS: Final = (
         "offsetmirrors",
         "omr",
         "OffsetMirror copies topics to another Kafka cluster with the same offsets, and carries groups' committed "
-        "offsets over as they are: consumers go on there with the offsets that they have.",
+        "offsets over as they are: consumers continue there with the offsets that they have.",
         OffsetMirrorSpec,
         OffsetMirrorStatus,
         (

@@ -52,7 +52,7 @@ class Overlap(ResourceModel):
     """The other policy's name."""
 
     part: str
-    """What both ask for: discovery (which includes latest), retention, or stuckRecords."""
+    """What both policies ask for: discovery (which includes latest), retention, or stuckRecords."""
 
     groups: Count
     """For how many groups both ask for it."""

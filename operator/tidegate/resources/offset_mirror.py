@@ -85,10 +85,10 @@ class SeedSpec(ResourceModel):
 
 
 class ParitySpec(ResourceModel):
-    """How the copies are compared with the source, at places that are chosen at random."""
+    """How the copies are compared with the source, at offsets that are chosen at random."""
 
     interval: MirrorInterval = parse_duration("10s")
-    """How often one place of one copy is compared: up to a mebibyte of record batches is read from either cluster."""
+    """How often a sample of one copy is compared: up to a mebibyte of record batches is read from either cluster."""
 
 
 class RateLimit(ResourceModel):
@@ -130,7 +130,7 @@ class OffsetMirrorSpec(SpecModel):
     """How a partition is begun at the target."""
 
     parity: ParitySpec = ParitySpec()
-    """How the copies are compared with the source, at places that are chosen at random."""
+    """How the copies are compared with the source, at offsets that are chosen at random."""
 
     on_drift: OnDrift = OnDrift.STOP
     """What is done with a partition whose copy has something at an offset that differs from the source. Stop: nothing
@@ -330,7 +330,7 @@ class DifferentPlace(ResourceModel):
 
 
 class MirrorParity(ResourceModel):
-    """What comparing the copies with the source, at places that are chosen at random, has shown."""
+    """What comparing the copies with the source, at offsets that are chosen at random, has shown."""
 
     since: Timestamp
     """When the operator began to compare and to count. After a restart it counts from zero."""

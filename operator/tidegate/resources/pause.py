@@ -299,7 +299,7 @@ class ScaledWorkload(ResourceModel):
     """How many replicas it gets back."""
 
     scaled_down: Count = 0
-    """How often its replicas were set to 0 within an hour."""
+    """How often in a row its replicas were set to 0, each time less than an hour after the time before."""
 
     scaled_down_at: Timestamp | None = None
     """When its replicas were last set to 0."""
@@ -342,7 +342,7 @@ class StoppedConnector(ResourceModel):
     """A digest of the URL at which it was stopped."""
 
     stopped: Count = 0
-    """How often it was stopped within an hour."""
+    """How often in a row it was stopped, each time less than an hour after the time before."""
 
     stopped_at: Timestamp | None = None
     """When it was last stopped."""
@@ -392,8 +392,7 @@ class PauseStatus(StatusModel):
     """The operator's member that leads the group for this pause, with the method Leading."""
 
     fails_open_after: Duration | None = None
-    """With the method Leading: how long after the operator's last sign of life the partitions are read again, no matter
-    who has paused them."""
+    """With the method Leading: how long after the operator's last sign of life the partitions are read again."""
 
     conditions: Conditions = ()
     """Ready is True when the state that this generation asks for is reached. Reconciling and Stalled are present while

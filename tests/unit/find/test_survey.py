@@ -31,7 +31,7 @@ def test_topics_that_the_group_does_not_read_over_there_are_named() -> None:
         survey(request, target, here, there)  # type: ignore[arg-type]
 
     assert refused.value.reason == "NoTopicOverThere"
-    assert "of old.orders, refunds, the group of to.cluster reads none over there" in refused.value.message
+    assert "of old.orders, refunds, the group of to.cluster reads none in the other cluster" in refused.value.message
     assert "to.cluster.alias" in refused.value.message
 
 
