@@ -150,7 +150,8 @@ def _chosen(
         raise PlanRefused(
             NO_TOPIC_OVER_THERE,
             f"of {listed(sorted({p.topic for p in scope.partitions}))}, the group of to.cluster reads none in "
-            "the other cluster: name the topics to reset, or give to.cluster.alias where topics got a prefix when they were copied",
+            "the other cluster: name the topics to reset, or give to.cluster.alias where topics got a prefix when they "
+            "were copied",
         )
     others = frozenset(p for p in scope.partitions if p not in known)
     return {name: frozenset(numbers) for name, numbers in chosen.items()}, others
