@@ -314,6 +314,8 @@ def _to(rule: dict[str, Any], address: str, *, of_a_pod: bool) -> bool:
     def matches(peer: dict[str, Any]) -> bool:
         if block := peer.get("ipBlock"):
             return is_in(block["cidr"]) and not any(map(is_in, block.get("except", ())))
+        if peer.keys() == {"podSelector"}:
+            return False  # some pods of its own namespace
         assert peer == {"namespaceSelector": {}}, "all pods"
         return of_a_pod
 
@@ -323,6 +325,7 @@ def _to(rule: dict[str, Any], address: str, *, of_a_pod: bool) -> bool:
 def _policies(values: dict[str, Any]) -> Iterator[dict[str, Any]]:
     manifests = render(values, SPARK)
     yield one(manifests, "NetworkPolicy", "tidegate")["spec"]
+    yield one(manifests, "NetworkPolicy", "tidegate-hooks")["spec"]
     jobs = [m for m in of_kind(manifests, "NetworkPolicy") if m["metadata"]["name"] == "tidegate-jobs"]
     assert {policy["metadata"]["namespace"] for policy in jobs} == set(values.get("watchNamespaces", [NAMESPACE]))
     yield from (policy["spec"] for policy in jobs)
@@ -350,14 +353,37 @@ def test_what_is_needed_can_be_reached() -> None:
 
 def test_egress_of_ones_own_takes_the_charts_place() -> None:
     own = [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}]
-    operator, jobs = _policies({"networkPolicy": {"egress": own}, "spark": {"networkPolicy": {"egress": own}}})
-    assert operator["egress"] == jobs["egress"] == own
+    operator, hooks, jobs = _policies({"networkPolicy": {"egress": own}, "spark": {"networkPolicy": {"egress": own}}})
+    assert operator["egress"] == hooks["egress"][1:] == jobs["egress"] == own
     off = render({"spark": {"networkPolicy": {"enabled": False}}}, SPARK)
-    assert [m["metadata"]["name"] for m in of_kind(off, "NetworkPolicy")] == ["tidegate"]
+    assert [m["metadata"]["name"] for m in of_kind(off, "NetworkPolicy")] == ["tidegate", "tidegate-hooks"]
+    assert not list(of_kind(render({"networkPolicy": {"enabled": False}}), "NetworkPolicy"))
+
+
+def test_what_uninstalls_and_tests_is_bounded_as_the_operator_is_and_nobody_connects_to_it() -> None:
+    """It connects to whatever servers a KafkaConnection names, and where a namespace denies all by default to none."""
+    manifests = render({})
+    _, hooks, _ = _policies({})
+
+    (component,) = hooks["podSelector"]["matchExpressions"]
+    of_release = hooks["podSelector"]["matchLabels"]
+    for pod in (
+        one(manifests, "Job", "tidegate-uninstall")["spec"]["template"],
+        one(manifests, "Pod", "tidegate-test"),
+    ):
+        labels = pod["metadata"]["labels"]
+        assert of_release.items() <= labels.items()
+        assert (component["key"], component["operator"]) == ("app.kubernetes.io/component", "In")
+        assert labels[component["key"]] in component["values"]
+    assert "ingress" not in hooks
+    health = hooks["egress"][0]
+    assert health["ports"] == [{"port": "health", "protocol": "TCP"}]
+    operator = one(manifests, "Deployment")["spec"]["selector"]["matchLabels"]
+    assert health["to"] == [{"podSelector": {"matchLabels": operator}}]
 
 
 def test_the_pods_of_jobs_are_spoken_to_by_one_another_only() -> None:
-    _, jobs = _policies({})
+    _, _, jobs = _policies({})
     # By the label that the operator gives driver and executors (tests/unit/jobs/golden).
     of_jobs = {"matchExpressions": [{"key": "tidegate.io/launch", "operator": "Exists"}]}
     assert jobs["podSelector"] == of_jobs

@@ -161,9 +161,6 @@ class Beginning:
         if isinstance(fleet, Refusal):
             return Start(refusal=fleet)
         if current is None:
-            taken = await self._pauses.refusal(body, spec)
-            if taken is not None:
-                return Start(refusal=taken)
             in_the_way = await self._turns.in_the_way(body, spec, live)
             if in_the_way is not None and in_the_way.reason in UNDESCRIBED:
                 return Start(refusal=in_the_way)
@@ -219,6 +216,8 @@ class Beginning:
         if spec.to.cluster is not None:
             waits = waits or other_to_wait_for(spec.to.cluster, other)
             refusal = refusal or (None if other is None else not_allowed_over_there(spec.to.cluster, other))
+        if current is None:
+            refusal = refusal or await self._pauses.refusal(body, spec)
         if refusal is not None:
             return Start(refusal=refusal, ends=True)
         return Start(waits_for=waits) if waits is not None else None

@@ -276,7 +276,7 @@ class ResetPasses:
 
     async def _say(self, body: Object, seen: Seen, decision: Decision) -> Object:
         parts, memory = self._parts, self._memories.of(body)
-        begins = _begins(seen, decision)
+        begins = decision.begins(seen)
         if not begins:
             await self._tell_all(body, decision)
         phase = decision.status.phase
@@ -286,7 +286,7 @@ class ResetPasses:
             live = parts.live.used_by(body) if begins else None
             if live is not None:
                 write = functools.partial(begin, parts.live.is_frozen, live, write)
-            if _goes_ahead(seen, decision):
+            if decision.goes_ahead(seen):
                 self._beginning.is_written(seen.uid)
             try:
                 body = await in_thread(parts.executor, write)
@@ -385,19 +385,6 @@ class ResetPasses:
                 "the plan is approved but is not applied, because its KafkaConnection is not open, or another operator "
                 "has begun the same reset of the policy in the meantime"
             )
-
-
-def _begins(seen: Seen, decision: Decision) -> bool:
-    """Whether a run begins by what the status is about to say, or its plan is taken for approved: what has not begun
-    by then does not through a connection that is frozen."""
-    before, now = seen.under_way, under_way(decision.status)
-    return now is not None and (before is None or before.approved_digest != now.approved_digest)
-
-
-def _goes_ahead(seen: Seen, decision: Decision) -> bool:
-    """Whether others have to wait from now on."""
-    before, now = seen.under_way, under_way(decision.status)
-    return now is not None and not awaits_approval(now) and (before is None or awaits_approval(before))
 
 
 def _annotations(body: Object) -> Mapping[str, str]:

@@ -10,7 +10,7 @@ from tidegate.kube.ports import EventType, KubeEvent
 from tidegate.reset.model.request import RunRequest
 from tidegate.reset.runs.approval_effect import Approval
 from tidegate.reset.runs.reasons import APPROVED
-from tidegate.reset.runs.seen import Seen
+from tidegate.reset.runs.seen import Seen, awaits_approval, under_way
 from tidegate.resources.approval import ApprovalStatus
 from tidegate.resources.conditions import (
     COMPLETE,
@@ -106,6 +106,17 @@ class Decision:
     happenings: tuple[KubeEvent, ...] = ()
     again_after_s: float = _REST_S
     waiting: bool = False
+
+    def begins(self, seen: Seen) -> bool:
+        """Whether a run begins by what the status is about to say, or its plan is taken for approved: what has not
+        begun by then does not through a connection that is frozen."""
+        before, now = seen.under_way, under_way(self.status)
+        return now is not None and (before is None or before.approved_digest != now.approved_digest)
+
+    def goes_ahead(self, seen: Seen) -> bool:
+        """Whether others have to wait from now on."""
+        before, now = seen.under_way, under_way(self.status)
+        return now is not None and not awaits_approval(now) and (before is None or awaits_approval(before))
 
 
 class _Stamp(TypedDict):
