@@ -37,6 +37,10 @@ UNUSED: Mapping[Kind, str] = {
     ("get", "tidegate.io", "kafkaconnections"): _AGAIN,
     ("get", "tidegate.io", "consumergrouppauses"): _AGAIN,
     ("get", "tidegate.io", "offsetresetpolicies"): _AGAIN,
+    ("create", "tidegate.io", "consumergrouppauses"): "where a replay has ended (until.then: Pause); "
+    "tests/apiserver/test_operator_replay.py",
+    ("delete", "tidegate.io", "consumergrouppauses"): "of such a replay that is rolled back; "
+    "tests/unit/offset_reset/test_replays.py",
     ("create", "sparkoperator.k8s.io", "sparkapplications"): "a server-side apply of what is not there is authorized "
     "as this too, and logged as patch only",
     ("delete", "", "configmaps"): "what was kept of a reset; tests/apiserver/test_operator_undo_kept.py",
