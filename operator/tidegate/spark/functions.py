@@ -16,17 +16,17 @@ from typing import Final
 class Refusal(StrEnum):
     """Why a function may not be called, as the condition's author reads it."""
 
-    ANOTHER_ANSWER = "it has another answer at each evaluation"
-    MOMENT = "it depends on when it is evaluated: write the time that is meant"
-    SESSION = "it tells of the job, its user or its session"
+    ANOTHER_ANSWER = "it has another result at each evaluation"
+    MOMENT = "it depends on when it is evaluated: write the time that you mean"
+    SESSION = "it reveals something about the job, its user or its session"
     JAVA = "it calls Java by reflection"
-    FILES = "it tells of files, or needs a file or a module in addition to Spark"
+    FILES = "it reveals something about files, or needs a file or a module in addition to Spark"
     ERRORS = "it ends the search with an error"
-    KEYS = "it takes a key, which would stand in the spec for everybody to read"
-    SEVERAL = "it is over several records: an aggregate, or a function of a window"
-    ROWS = "it makes rows or windows, and not a value"
-    XML = "it parses XML, which may name other documents"
-    NOT_NEEDED = "no condition on a record has needed it, so it was not judged"
+    KEYS = "it takes a key, which everybody could read in the spec"
+    SEVERAL = "it combines several records: an aggregate or a window function"
+    ROWS = "it produces rows or windows, not a value"
+    XML = "it parses XML, which may refer to other documents"
+    NOT_NEEDED = "no condition on a record has needed it, so it was not reviewed"
 
 
 _ALLOWED: Final[Mapping[str, str]] = {
