@@ -119,7 +119,7 @@ def bind(
     with _spark_objects(BAD_EXPRESSION, "spec.to.record.where"):
         understood = tree.condition(nothing.where(where))
     if not understood.deterministic() or tree.is_of_the_moment(understood):
-        raise _refused("it has another answer at each evaluation: write the value, or the time, that is meant")
+        raise _refused("it has another result at each evaluation: write the value, or the time, that you mean")
     columns: set[str] = set()
     for node in tree.nodes(understood):
         _check_understood(tree, node)
