@@ -340,6 +340,24 @@ def test_every_commit_that_was_kept_back_is_found_not_only_the_first(
     world.check_reset(at_most=result.rounds)
 
 
+@pytest.mark.parametrize("slow", [0, 1, 2])
+@pytest.mark.parametrize("sends_after_s", [0.6, 0.8, 1.2])
+@pytest.mark.parametrize("kind", BY_HAND, ids=lambda kind: kind.name)
+def test_a_commit_that_came_too_late_to_be_looked_for_is_done_again_with_those_that_were_found(
+    kind: Kind, sends_after_s: float, slow: int, tmp_path: Path
+) -> None:
+    """As on a busy machine: a second after the join. Its owner goes on from there, as it would from the target."""
+    world = _world_by_hand(kind, tmp_path)
+    for number, consumer in enumerate(world.consumers):
+        consumer.sends_after_s = sends_after_s if number == slow else 0.02
+
+    result = execute(world)
+
+    assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, Way.LEADING)
+    world.settle()
+    world.check_reset(at_most=result.rounds)
+
+
 @pytest.mark.parametrize("sends_after_s", [0.02, 0.1, 0.2])
 def test_a_commit_that_a_client_kept_back_is_found_though_its_owner_dies_with_it(
     sends_after_s: float, tmp_path: Path

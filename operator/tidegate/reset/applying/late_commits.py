@@ -44,6 +44,8 @@ class LateCommits:
         self._all_left_known = not context.journal.intents
         self._journal = context.journal
         self._late_rounds = 0
+        self.kept_back_some = False
+        """Whether clients that hold commits back until they have joined were found to have sent some."""
 
     def may_come(self, way: Way | None, group: Group) -> bool:
         """Whether an owner may commit an old position once it has joined: not where it had none for a generation.
@@ -83,6 +85,7 @@ class LateCommits:
         if old:
             self._late_rounds += 1
             self._state.kept_after_leaving = True
+            self.kept_back_some |= keeps_commits_back(group)
         return old
 
     def _taken_for_old(self, maybe: Partitions) -> Partitions:

@@ -35,6 +35,8 @@ class RoundRunner:
         self._sequences = context.sequences
         self._handed_over = NO_PARTITIONS
         """The partitions whose owners were made to leave in the last round that did them."""
+        self._rejoined = NO_PARTITIONS
+        """Those whose owners were made to rejoin, by leaving or not."""
 
     def run(self, pending: Partitions) -> None:
         """Until all targets hold, or ``MAX_ROUNDS`` did not do it. Rounds that committed nothing do not count."""
@@ -51,6 +53,9 @@ class RoundRunner:
                 self._state.redone += len(overwritten)
             try:
                 pending |= self._watch.overwritten_elsewhere(pending)
+                if self._late_commits.kept_back_some and self._sequences.not_led is None:
+                    # Together with those that are led now, as nobody who is led does the same again.
+                    pending |= self._watch.in_doubt_elsewhere(self._rejoined - pending)
                 outcome = self._one_round(pending)
                 pending = outcome.not_held
                 overwritten = pending - outcome.not_tried
@@ -109,8 +114,11 @@ class RoundRunner:
         self._state.transaction_open |= bool(outcome.left_open)
         self._state.kept_after_leaving |= bool(outcome.kept)
         self._handed_over -= pending
+        self._rejoined -= pending
         if choice.way is Way.HANDOVER:
             self._handed_over |= pending
+        if choice.way in (Way.HANDOVER, Way.BARRIER):
+            self._rejoined |= pending
         if choice.way is Way.UNOWNED and not self._state.unverified:
             # Nobody was made to leave by this run, so no member is expected to commit yet.
             if not outcome.not_held and self._watch.may_be_assigned(group, pending):

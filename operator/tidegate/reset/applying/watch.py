@@ -46,6 +46,20 @@ class TargetWatch:
             self._state.redone += len(overwritten)
         return overwritten
 
+    def in_doubt_elsewhere(self, partitions: Partitions) -> Partitions:
+        """Which of these are not known to be read from their targets, though earlier rounds have done them.
+
+        Where an owner sent a commit that it had kept back, others may do so later than anybody has looked for it: what
+        comes first may then be an old position, from which its owner goes on.
+        """
+        others = self._state.unverified & partitions
+        seen = self._view.committed(others) if others else {}
+        stand = {p: Watched(self._state.replaced.get(p), self._state.targets[p], seen.get(p)) for p in others}
+        in_doubt = frozenset(p for p, each in stand.items() if each.verdict is Verdict.QUIET or each.is_old)
+        if not self._state.putting_back:
+            self._state.redone += len(in_doubt)
+        return in_doubt
+
     def overwritten_while_empty(
         self, pending: Partitions, earlier: Mapping[TopicPartition, int], emptied: Emptied | None
     ) -> Partitions:
