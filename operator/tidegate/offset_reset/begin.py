@@ -28,7 +28,7 @@ from tidegate.offset_reset.kept import Kept
 from tidegate.offset_reset.limits import limits_of_undo, too_large_by_now
 from tidegate.offset_reset.once import Once
 from tidegate.offset_reset.parts import Parts
-from tidegate.offset_reset.pause_at_end import PausesAtEnd
+from tidegate.offset_reset.pause_at_end import PAUSE_EXISTS, PausesAtEnd
 from tidegate.offset_reset.reading import read_spec, status_of
 from tidegate.offset_reset.refusals import (
     connection_to_wait_for,
@@ -161,11 +161,8 @@ class Beginning:
         if isinstance(fleet, Refusal):
             return Start(refusal=fleet)
         if current is None:
-            taken = await self._pauses.refusal(body, spec)
-            if taken is not None:
-                return Start(refusal=taken)
-            in_the_way = await self._turns.in_the_way(body, spec, live)
-            if in_the_way is not None and in_the_way.reason in UNDESCRIBED:
+            in_the_way = await self._pauses.refusal(body, spec) or await self._turns.in_the_way(body, spec, live)
+            if in_the_way is not None and in_the_way.reason in (PAUSE_EXISTS, *UNDESCRIBED):
                 return Start(refusal=in_the_way)
             if in_the_way is not None:
                 return Start(waits_for=in_the_way)
