@@ -6,6 +6,7 @@ pause holds what the run lets go of. It belongs to the ``OffsetReset``, and goes
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
 from itertools import groupby
@@ -20,6 +21,7 @@ from tidegate.kube.ports import (
     NotFound,
     Object,
     is_controlled_by,
+    label_of,
     name_of,
     namespace_of,
 )
@@ -36,6 +38,8 @@ from tidegate.resources.partitions import MAX_ENTRIES, partition_ranges
 from tidegate.resources.replay import Then, UntilSpec
 from tidegate.resources.reset import ResetPhase
 from tidegate.threads import in_thread
+
+_log = logging.getLogger(__name__)
 
 PAUSE_EXISTS: Final = "PauseExists"
 
@@ -135,10 +139,16 @@ class PausesAtEnd:
 
     async def is_settled(self, body: Object, spec: OffsetResetSpec | None, phase: ResetPhase | None) -> bool:
         """Whether no pause is left of a run that has ended otherwise than it was asked to: it is removed then."""
-        succeeded = phase is ResetPhase.SUCCEEDED
-        if spec is None or not is_asked_for(spec.until) or succeeded or body["metadata"].get("deletionTimestamp"):
+        if spec is None or not is_asked_for(spec.until) or phase is ResetPhase.SUCCEEDED:
             return True
-        return await self._removed(body)
+        try:
+            return await self._removed(body)
+        except KubeFailure as failure:
+            if not body["metadata"].get("deletionTimestamp"):
+                raise
+            # No reason to keep the resource: mostly, the API server deletes its pause with it.
+            _log.warning("%s: ConsumerGroupPause %s was not deleted: %s", label_of(body), pause_name(body), failure)
+            return True
 
     async def _removed(self, body: Object) -> bool:
         """Whether none is left, by now."""

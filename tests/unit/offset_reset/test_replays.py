@@ -450,3 +450,31 @@ def test_a_group_that_nobody_holds_by_then_is_not_said_to_be_paused(replayed: Re
     assert "continue from its end" in replayed.condition("Complete")["message"]
     replayed.clock.sleep(20)
     assert replayed.owner.read[-1][1] > 40
+
+
+@pytest.mark.parametrize("is_refused", [False, True], ids=["", "the-pause-can-not-be-deleted"])
+def test_one_that_is_deleted_while_its_group_is_being_paused_leaves_no_pause(
+    replayed: ReplayWorld, is_refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does one that Tidegate's removal finds there: for that it is as if it were deleted, and nothing follows it.
+    The pause would stop the group again once Tidegate is back, though the replay was rolled back."""
+    replayed.replay(until=AT_END)
+    replayed.passes_to("Replaying")
+    replayed.some_passes(30)
+    is_told_paused(replayed, generation=0)
+
+    def refuse(*_: Any) -> Any:
+        raise KubeFailure("delete ConsumerGroupPause ns/p-end: 403 forbidden")
+
+    if is_refused:
+        monkeypatch.setattr(replayed.kube, "remove", refuse)
+    replayed.kube.delete(RESETS, "ns", "p", replayed.clock.now().isoformat())
+    for _ in range(60):
+        if replayed.there:
+            replayed.some_passes(1)
+    assert not replayed.there
+    assert (pause_of(replayed) is not None) == is_refused
+    release_pause(replayed)
+    replayed.clock.sleep(20)
+    assert replayed.nothing_is_left
+    assert replayed.offset >= 50
