@@ -269,6 +269,7 @@ class Operator:
         self.lister.shutdown(wait=False, cancel_futures=True)
         self.executor.shutdown(wait=False, cancel_futures=True)
         self.patient_executor.shutdown(wait=False, cancel_futures=True)
+        self.discovery.backfills.executor.shutdown(wait=False, cancel_futures=True)
         self.connect_executor.shutdown(wait=False, cancel_futures=True)
         self.files.close()
         self.servers.stop()

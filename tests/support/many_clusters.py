@@ -192,7 +192,7 @@ class Process:
             )
         )
         self._discovery = DiscoveryFeature(
-            DiscoveryParts(observer, topics, live.is_frozen, executor, clock, self._wake, metrics)
+            DiscoveryParts(observer, topics, live.is_frozen, executor, clock, self._wake, metrics, executor)
         )
         keeping = PolicyParts(kube, live, executor, executor, clock, metrics)
         both = (self._discovery, retention)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Collection, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -47,9 +48,12 @@ class Asker:
 
 
 class Backfills:
-    """The backfills of one process. Thread-safe."""
+    """The backfills of one process. Thread-safe.
 
-    def __init__(self) -> None:
+    ``executor``: for them alone, as each may take minutes (``inFlight``), and those of many groups come together."""
+
+    def __init__(self, executor: Executor | None = None) -> None:
+        self.executor = executor or ThreadPoolExecutor(thread_name_prefix="backfill")
         self._lock = threading.Lock()
         self._under_way: set[str] = set()
 

@@ -48,7 +48,7 @@ GROUP_NOT_SUPPORTED: Final = "GroupNotSupported"
 @dataclass(frozen=True, slots=True)
 class Parts:
     """What discovery acts through. ``is_frozen``: whether a connection is now, so that nothing new begins.
-    ``executor``: for Kafka calls that may take their time."""
+    ``executor``: for Kafka calls that may take their time; ``backfill_executor``: for backfills, which take minutes."""
 
     observer: Observer
     topics: TopicsOfConnections
@@ -57,6 +57,7 @@ class Parts:
     clock: Clock
     wake: Callable[[str], None]
     metrics: Metrics
+    backfill_executor: Executor
 
 
 def is_refused(group: Group) -> bool:
@@ -84,7 +85,7 @@ class DiscoveryFeature:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self.backfills = Backfills()
+        self.backfills = Backfills(parts.backfill_executor)
         self._watches: dict[str, ConnectionWatch] = {}
         self._existed: Mapping[str, int] = {}
         """What there was before the newest guard came."""

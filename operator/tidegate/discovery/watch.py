@@ -304,7 +304,7 @@ class ConnectionWatch:
             send_back = functools.partial(
                 parts.backfills.carry_out, live.kafka, parts.clock, live.connection, asker, wish.group, late
             )
-            result = await in_thread(parts.executor, begin, parts.is_frozen, live, send_back)
+            result = await in_thread(parts.backfills.executor, begin, parts.is_frozen, live, send_back)
             if result.phase is ResetPhase.SUCCEEDED:
                 guard.sent_back(late)
                 for _ in late:

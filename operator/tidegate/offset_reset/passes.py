@@ -19,15 +19,7 @@ from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.names import is_allowed
 from tidegate.kube.loop import Pass
 from tidegate.kube.objects import newest_of, tell_all
-from tidegate.kube.ports import (
-    RESETS,
-    Object,
-    connection_named,
-    label_of,
-    name_of,
-    owner_reference,
-    uid_of,
-)
+from tidegate.kube.ports import RESETS, Object, connection_named, label_of, name_of, owner_reference, uid_of
 from tidegate.kube.unreadable import is_abandoned
 from tidegate.offset_reset.approval_choice import Approvals
 from tidegate.offset_reset.begin import Beginning
@@ -253,7 +245,7 @@ class ResetPasses:
         seen = replace(seen, connected=self._runs.is_connected(body, seen.run))
         if seen.connected and seen.run is not None and is_replaying(seen.run):
             seen = await self._supervision.look_at_replay(body, seen)
-            seen = replace(seen, pause=await self._pauses.seen(body, spec, seen.replay))
+            seen = replace(seen, pause=await self._pauses.seen(body, seen.run, seen.replay))
         return await self._approved(body, spec, current, seen)
 
     async def _approved(
@@ -354,8 +346,8 @@ class ResetPasses:
                 await in_thread(self._parts.executor, store.create, request)
             case actions.KeepLimits():
                 await self._supervision.keep_limits(body, seen)
-            case actions.PauseAtEnd():
-                await self._pauses.create(body, seen.run)
+            case actions.PauseAtEnd() | actions.UnpauseAtEnd():
+                await self._pauses.do(action, body, seen.run)
             case actions.Launch(name):
                 await self._begin_observed(body, seen, decision)
                 await self._supervision.start(body, seen, decision, name)

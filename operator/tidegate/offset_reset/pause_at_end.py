@@ -6,7 +6,8 @@ pause holds what the run lets go of. It belongs to the ``OffsetReset``, and goes
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
 from itertools import groupby
 from typing import Any, Final
@@ -20,25 +21,32 @@ from tidegate.kube.ports import (
     NotFound,
     Object,
     is_controlled_by,
+    label_of,
     name_of,
     namespace_of,
 )
 from tidegate.reset.applying.replay import Replayed
 from tidegate.reset.model.plan import Plan
+from tidegate.reset.model.request import Until
+from tidegate.reset.runs.actions import PauseAtEnd, UnpauseAtEnd
 from tidegate.reset.runs.seen import PauseSeen
 from tidegate.reset.store import Run
+from tidegate.resources.base import MAX_SELECTIONS
 from tidegate.resources.conditions import PAUSED, READY, Refusal
 from tidegate.resources.offset_reset import OffsetResetSpec
-from tidegate.resources.replay import Then
+from tidegate.resources.partitions import MAX_ENTRIES, partition_ranges
+from tidegate.resources.replay import Then, UntilSpec
 from tidegate.resources.reset import ResetPhase
 from tidegate.threads import in_thread
+
+_log = logging.getLogger(__name__)
 
 PAUSE_EXISTS: Final = "PauseExists"
 
 
-def is_asked_for(spec: OffsetResetSpec | None) -> bool:
+def is_asked_for(until: UntilSpec | Until | None) -> bool:
     """Whether the group is to stay paused where its replay ends."""
-    return spec is not None and spec.until is not None and spec.until.then is Then.PAUSE
+    return until is not None and until.then is Then.PAUSE
 
 
 def pause_name(body: Object) -> str:
@@ -47,17 +55,25 @@ def pause_name(body: Object) -> str:
 
 
 def pause_spec(body: Object, plan: Plan) -> Mapping[str, Any]:
-    """Of the partitions that are replayed."""
+    """Of the partitions that are replayed; of all of the topic, or of the group, where those are more than it takes."""
     spec = body["spec"]
-    ends = groupby(sorted(plan.ends), key=lambda partition: partition.topic)
+    by_topic = groupby(sorted(plan.ends), key=lambda partition: partition.topic)
+    ends = [{"topic": topic, **_listed(p.partition for p in each)} for topic, each in by_topic]
     return {
         "connectionRef": spec["connectionRef"],
         "group": plan.group_id,
-        "partitions": [{"topic": topic, "partitions": [p.partition for p in each]} for topic, each in ends],
+        **({"partitions": ends} if len(ends) <= MAX_SELECTIONS else {}),
         "reason": f"the replay of OffsetReset {name_of(body)} has ended here (until.then: Pause)",
         "method": "Agent",
         **({"drainTimeout": spec["drainTimeout"]} if "drainTimeout" in spec else {}),
     }
+
+
+def _listed(numbers: Iterable[int]) -> Mapping[str, Any]:
+    ranges = partition_ranges(numbers)
+    if len(ranges) > MAX_ENTRIES:
+        return {}
+    return {"partitions": [r.start if len(r) == 1 else f"{r.start}-{r.stop - 1}" for r in ranges]}
 
 
 class PausesAtEnd:
@@ -69,18 +85,25 @@ class PausesAtEnd:
 
     async def refusal(self, body: Object, spec: OffsetResetSpec) -> Refusal | None:
         """Why a reset may not begin that could not be ended as it asks."""
-        there = await self._there(body) if is_asked_for(spec) else None
+        there = await self._there(body) if is_asked_for(spec.until) else None
         if there is None or is_controlled_by(there, body):
             return None
         return Refusal(PAUSE_EXISTS, _is_another(body))
 
-    async def seen(self, body: Object, spec: OffsetResetSpec | None, replay: Replayed | None) -> PauseSeen | None:
-        """``None`` where the group is not to be paused, or the replay is not over yet."""
-        if not is_asked_for(spec) or replay is None or not replay.is_over:
+    async def seen(self, body: Object, run: Run | None, replay: Replayed | None) -> PauseSeen | None:
+        """``None`` where the group is not to be paused. Before the replay is over: unless the pause keeps it from
+        that."""
+        if run is None or not is_asked_for(run.request.until):
+            return None
+        if replay is None or not (replay.is_over or replay.held):
             return None
         name, there = pause_name(body), await self._there(body)
-        if there is None or there["metadata"].get("deletionTimestamp"):
+        if not replay.is_over:
+            return PauseSeen(name, is_there=True) if _is_ours_to_remove(there, body) else None
+        if there is None:
             return PauseSeen(name)
+        if there["metadata"].get("deletionTimestamp"):
+            return PauseSeen(name, is_there=True, waits_for=f"ConsumerGroupPause {name} is being deleted")
         if not is_controlled_by(there, body):
             return PauseSeen(name, is_there=True, waits_for=_is_another(body))
         said = {each["type"]: each for each in (there.get("status") or {}).get("conditions") or ()}
@@ -90,8 +113,14 @@ class PausesAtEnd:
         why = str(said.get(READY, paused).get("message") or "the operator has not looked at it yet")
         return PauseSeen(name, is_there=True, waits_for=f"ConsumerGroupPause {name} is not Paused: {why}")
 
-    async def create(self, body: Object, run: Run | None) -> None:
-        """Raises ``RunnerFailure`` where it can't be."""
+    async def do(self, action: PauseAtEnd | UnpauseAtEnd, body: Object, run: Run | None) -> None:
+        """Create it or remove it. Raises ``RunnerFailure`` where it can't be."""
+        if isinstance(action, PauseAtEnd):
+            await self._create(body, run)
+        else:
+            await self._remove(body)
+
+    async def _create(self, body: Object, run: Run | None) -> None:
         if run is None or run.plan is None:
             raise ValueError("a replay that is over has a plan")
         name = pause_name(body)
@@ -102,13 +131,29 @@ class PausesAtEnd:
         except KubeFailure as failure:
             raise RunnerFailure(f"ConsumerGroupPause {name} can't be created: {failure}") from failure
 
+    async def _remove(self, body: Object) -> None:
+        try:
+            await self._removed(body)  # where it was changed meanwhile, the next pass tries again
+        except KubeFailure as failure:
+            raise RunnerFailure(f"ConsumerGroupPause {pause_name(body)} can't be deleted: {failure}") from failure
+
     async def is_settled(self, body: Object, spec: OffsetResetSpec | None, phase: ResetPhase | None) -> bool:
         """Whether no pause is left of a run that has ended otherwise than it was asked to: it is removed then."""
-        succeeded = phase is ResetPhase.SUCCEEDED
-        if not is_asked_for(spec) or succeeded or body["metadata"].get("deletionTimestamp"):
+        if spec is None or not is_asked_for(spec.until) or phase is ResetPhase.SUCCEEDED:
             return True
+        try:
+            return await self._removed(body)
+        except KubeFailure as failure:
+            if not body["metadata"].get("deletionTimestamp"):
+                raise
+            # No reason to keep the resource: mostly, the API server deletes its pause with it.
+            _log.warning("%s: ConsumerGroupPause %s was not deleted: %s", label_of(body), pause_name(body), failure)
+            return True
+
+    async def _removed(self, body: Object) -> bool:
+        """Whether none is left, by now."""
         there = await self._there(body)
-        if there is None or there["metadata"].get("deletionTimestamp") or not is_controlled_by(there, body):
+        if there is None or not _is_ours_to_remove(there, body):
             return True
         return await in_thread(self._executor, self._kube.remove, PAUSES, there)
 
@@ -117,6 +162,10 @@ class PausesAtEnd:
             return await in_thread(self._executor, self._kube.get, PAUSES, namespace_of(body), pause_name(body))
         except NotFound:
             return None
+
+
+def _is_ours_to_remove(there: Object | None, body: Object) -> bool:
+    return there is not None and not there["metadata"].get("deletionTimestamp") and is_controlled_by(there, body)
 
 
 def _is_another(body: Object) -> str:

@@ -349,8 +349,10 @@ class PartitionSelection(ResourceModel):
         return None if self.partitions is None else partitions.numbers_of(self.partitions)
 
 
+MAX_SELECTIONS: Final = 50
+
 PartitionSelections = Annotated[
     tuple[PartitionSelection, ...],
-    Field(min_length=1, max_length=50),
+    Field(min_length=1, max_length=MAX_SELECTIONS),
     unique("must name each topic once: put its partitions into one entry", "topic"),
 ]

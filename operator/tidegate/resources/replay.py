@@ -97,5 +97,5 @@ class ReplayStatus(ResourceModel):
     """When the replay is expected to end, judged by its speed so far. Absent while that is not known."""
 
     waits_for: str | None = None
-    """For people: what the first partition that has not reached its end is waiting for. Absent once all partitions have
-    reached their ends."""
+    """For people: what the first partition that has not reached its end is waiting for, or why the group is not paused
+    at the end yet. Absent if nothing is waited for."""

@@ -286,7 +286,7 @@ class Settings(BaseModel):
 
     threads: Annotated[int, Field(ge=2, le=128)] = 32
     """The number of threads for calls to the API server and looks at Kafka. There are as many again for taking over
-    runs, and as many for Kafka Connect's workers."""
+    runs, as many for Kafka Connect's workers, and as many for backfills."""
 
     log_level: Annotated[str, Field(pattern="^(DEBUG|INFO|WARNING|ERROR)$")] = "INFO"
     """``DEBUG``, ``INFO``, ``WARNING`` or ``ERROR``."""

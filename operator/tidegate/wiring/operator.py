@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any, Final
 
@@ -194,6 +195,7 @@ def _discovery(shared: Shared, wake: Wake) -> DiscoveryFeature:
             shared.clock,
             wake.requester,
             shared.metrics,
+            ThreadPoolExecutor(shared.settings.threads, thread_name_prefix="backfill"),
         )
     )
 

@@ -23,6 +23,7 @@ from tidegate.connection.live import LiveConnections
 from tidegate.connection.observer import Observer
 from tidegate.control.records import PartitionKey, PartitionSeen
 from tidegate.discovery import feature, watch
+from tidegate.discovery.backfill import Backfills
 from tidegate.discovery.feature import DiscoveryFeature, Parts, is_refused
 from tidegate.discovery.remembered import PART, decode
 from tidegate.kafka.errors import Refused, Unavailable
@@ -30,6 +31,7 @@ from tidegate.kafka.model import Group, GroupState, GroupType, TopicPartition
 from tidegate.kube.ports import KubeEvent
 from tidegate.policy.feature import PolicyView
 from tidegate.policy.memory import GroupMemory, PolicyMemory
+from tidegate.reset.model.result import RunResult
 from tidegate.resources.base import parse_spec
 from tidegate.resources.connection import AllowSpec
 from tidegate.resources.discovery import DiscoveredTopic, DiscoveryStatus
@@ -50,6 +52,7 @@ class World:
         self.kafka = FakeKafka(self.clock)
         self.kafka.create_topic("orders", 2)
         self.executor = ThreadPoolExecutor(4)
+        self.backfilling = ThreadPoolExecutor(4)
         self.status = PolicyStatus()
         self.kube = FakeKube()
         self.told: list[KubeEvent] = []
@@ -95,7 +98,16 @@ class Operator:
         self.observer.connect("c", "ns/kafka", world.kafka, world.kafka.control)
         topics = TopicsOfConnections(world.executor, 0.05, lives.topics_checked, lives.is_frozen)
         self.feature = DiscoveryFeature(
-            Parts(self.observer, topics, lives.is_frozen, world.executor, world.clock, lambda _uid: None, world.metrics)
+            Parts(
+                self.observer,
+                topics,
+                lives.is_frozen,
+                world.executor,
+                world.clock,
+                lambda _uid: None,
+                world.metrics,
+                world.backfilling,
+            )
         )
 
     def freeze(self, by: str = "frozen by alice: INC-4711") -> None:
@@ -170,6 +182,7 @@ def world() -> Iterator[World]:
     made = World()
     yield made
     made.executor.shutdown()
+    made.backfilling.shutdown()
 
 
 def new(*numbers: int, topic: str = "orders") -> list[TopicPartition]:
@@ -513,6 +526,31 @@ def test_an_owner_that_was_too_early_is_sent_back_once_no_reset_is_under_way(wor
     assert "up to 7 record(s)" in world.told[1].message
     for outcome in ("Overtaken", "Backfilled"):
         assert world.counted("tidegate_new_partitions_total", outcome=outcome) == 1
+
+
+def test_owners_that_are_being_sent_back_for_minutes_take_no_thread_from_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with inFlight. Starts, agents and pauses of all groups would wait for them."""
+    let_go, in_time, carry_out = threading.Event(), list[bool](), Backfills.carry_out
+
+    def late(*arguments: Any) -> RunResult:
+        in_time.append(let_go.wait(WITHIN_S))
+        return carry_out(*arguments)
+
+    monkeypatch.setattr(Backfills, "carry_out", late)
+    world.executor = ThreadPoolExecutor(1)
+    with world.operator() as operator:
+        operator.first()
+        world.kafka.commit_directly(GROUP, {TopicPartition("orders", 2): 7})
+        world.kafka.add_partitions("orders", 3)
+        operator.until(lambda s: s.began_at_end == 1, "it is about to be sent back")
+        operator.run(asyncio.sleep(0.05))
+        world.kafka.add_partitions("orders", 4)
+        operator.until(lambda s: s.starts_committed == 1, "the next one is given its start meanwhile")
+        let_go.set()
+        operator.settled("orders", 4)
+    assert in_time == [True]
 
 
 @pytest.mark.parametrize("restart", [False, True])
@@ -1115,7 +1153,7 @@ def test_an_owner_that_is_being_sent_back_while_its_connection_is_opened_anew_is
         def do() -> Any:
             done = work(*arguments, **options)
             if is_second:
-                assert let_go.wait(WITHIN_S)
+                assert let_go.wait(2 * WITHIN_S)
             return done
 
         return await in_thread(executor, do)

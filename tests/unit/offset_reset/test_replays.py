@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from datetime import datetime, timedelta
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,8 @@ from support.reset_world import CREATED, T0, World
 from tidegate.control.records import Hold, HoldKey, LimitKey
 from tidegate.jobs.errors import RunnerFailure
 from tidegate.kube.ports import PAUSES, RESETS, KubeFailure, NotFound
+from tidegate.offset_reset.pause_at_end import pause_spec
+from tidegate.reset.model.plan import PartitionPlan, Plan
 from tidegate.resources.base import parse_spec
 from tidegate.resources.pause import ConsumerGroupPauseSpec, PauseMethod
 
@@ -356,3 +358,123 @@ def test_a_pause_of_somebody_else_with_its_name_keeps_it_from_beginning(replayed
     assert replayed.nothing_is_left
     replayed.kube.delete(PAUSES, "ns", "p-end", replayed.clock.now().isoformat())
     replayed.passes_to("Replaying")
+
+
+def release_pause(replayed: ReplayWorld) -> None:
+    """As the operator does for a pause that is gone."""
+    replayed.kafka.control.release([HoldKey("payments", "orders", 0, "pause/ns/p-end")])
+
+
+def test_a_pause_takes_as_many_partitions_as_a_topic_has() -> None:
+    def asked(numbers: Iterable[int], *topics: str) -> ConsumerGroupPauseSpec:
+        rows = tuple(PartitionPlan(t, n, "id", 50, 10, 0, 100, end=40) for t in topics for n in numbers)
+        plan = Plan("p", "payments", datetime(2026, 1, 1, tzinfo=UTC), rows)
+        body = {"metadata": {"name": "p"}, "spec": {"connectionRef": {"name": "kafka"}}}
+        return parse_spec(ConsumerGroupPauseSpec, {"spec": pause_spec(body, plan)})
+
+    (most,) = asked([*range(100), 150], "orders").partitions or ()
+    assert most.numbers == frozenset({*range(100), 150})
+    (scattered,) = asked(range(0, 200, 2), "orders").partitions or ()
+    assert (scattered.topic, scattered.numbers) == ("orders", None)
+    assert asked([0], *(f"topic-{n}" for n in range(51))).partitions is None
+
+
+def test_a_partition_that_the_pause_keeps_from_its_end_goes_on_until_it_is_there(replayed: ReplayWorld) -> None:
+    """Its owner is replaced before all it was given is committed: whoever owns it next begins before the end."""
+    replayed.replay(until=AT_END)
+    replayed.passes_to("Replaying")
+    replayed.some_passes(30)
+    is_told_paused(replayed, generation=0)
+    replayed.owner.auto_commit_s = None
+    replayed.owner.close()
+    replayed.kafka.commit_directly("payments", {T0: 30})
+    second = FakeConsumer(replayed.kafka, "payments", ["orders"], client_id="next", managed=True).start()
+    replayed.some_passes(30)
+
+    assert pause_of(replayed) is None
+    release_pause(replayed)
+    replayed.some_passes(30)
+    assert [o for p, o in second.read if p == T0] == list(range(30, 40))
+    is_told_paused(replayed)
+    replayed.passes_to("Succeeded")
+    assert replayed.condition("Complete")["reason"] == "Paused"
+
+
+def test_limits_that_are_lost_while_the_pause_holds_are_reached_again(replayed: ReplayWorld) -> None:
+    replayed.replay(until=AT_END)
+    replayed.passes_to("Replaying")
+    replayed.some_passes(30)
+    is_told_paused(replayed, generation=0)
+    replayed.clock.sleep(5)
+    replayed.kafka.control.release(list(replayed.limits))
+    replayed.some_passes(30)
+    assert pause_of(replayed) is None
+    release_pause(replayed)
+    replayed.some_passes(30)
+    is_told_paused(replayed)
+    replayed.passes_to("Succeeded")
+
+
+def test_a_replay_whose_group_is_not_paused_in_time_says_so(replayed: ReplayWorld) -> None:
+    replayed.replay(until={**AT_END, "within": "2m"})
+    replayed.passes_to("Replaying")
+    replayed.some_passes(30)
+    replayed.clock.sleep(200)
+    replayed.passes_to("RolledBack")
+    said = replayed.condition("Failed")["message"]
+    assert "reached its end, but its group was not paused there within until.within" in said
+    assert "ConsumerGroupPause p-end is not Paused" in said
+
+
+def test_a_pause_that_is_being_deleted_is_waited_for_and_named(replayed: ReplayWorld) -> None:
+    replayed.replay(until=AT_END)
+    replayed.passes_to("Replaying")
+    replayed.some_passes(30)
+    pause = pause_of(replayed)
+    assert pause is not None
+    replayed.kube.set_finalizers(PAUSES, pause, ["somebody/else"])
+    replayed.kube.delete(PAUSES, "ns", "p-end", replayed.clock.now().isoformat())
+    replayed.some_passes(3)
+    assert waits_for(replayed) == "ConsumerGroupPause p-end is being deleted"
+
+
+def test_a_group_that_nobody_holds_by_then_is_not_said_to_be_paused(replayed: ReplayWorld) -> None:
+    """Somebody has deleted, suspended or changed the pause just before the group was moved on."""
+    replayed.replay(until=AT_END)
+    replayed.passes_to("Replaying")
+    replayed.some_passes(30)
+    is_told_paused(replayed)
+    release_pause(replayed)
+    replayed.passes_to("Succeeded")
+    assert replayed.condition("Complete")["reason"] == "Continued"
+    assert "continue from its end" in replayed.condition("Complete")["message"]
+    replayed.clock.sleep(20)
+    assert replayed.owner.read[-1][1] > 40
+
+
+@pytest.mark.parametrize("is_refused", [False, True], ids=["", "the-pause-can-not-be-deleted"])
+def test_one_that_is_deleted_while_its_group_is_being_paused_leaves_no_pause(
+    replayed: ReplayWorld, is_refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does one that Tidegate's removal finds there: for that it is as if it were deleted, and nothing follows it.
+    The pause would stop the group again once Tidegate is back, though the replay was rolled back."""
+    replayed.replay(until=AT_END)
+    replayed.passes_to("Replaying")
+    replayed.some_passes(30)
+    is_told_paused(replayed, generation=0)
+
+    def refuse(*_: Any) -> Any:
+        raise KubeFailure("delete ConsumerGroupPause ns/p-end: 403 forbidden")
+
+    if is_refused:
+        monkeypatch.setattr(replayed.kube, "remove", refuse)
+    replayed.kube.delete(RESETS, "ns", "p", replayed.clock.now().isoformat())
+    for _ in range(60):
+        if replayed.there:
+            replayed.some_passes(1)
+    assert not replayed.there
+    assert (pause_of(replayed) is not None) == is_refused
+    release_pause(replayed)
+    replayed.clock.sleep(20)
+    assert replayed.nothing_is_left
+    assert replayed.offset >= 50

@@ -95,7 +95,14 @@ class World:
         topics = TopicsOfConnections(self.executor, 0.05, self.lives.topics_checked, self.lives.is_frozen)
         self.discovery = DiscoveryFeature(
             DiscoveryParts(
-                observer, topics, self.lives.is_frozen, self.executor, self.clock, lambda _uid: None, metrics
+                observer,
+                topics,
+                self.lives.is_frozen,
+                self.executor,
+                self.clock,
+                lambda _uid: None,
+                metrics,
+                self.executor,
             )
         )
         parts = Parts(self.kube, self.lives, self.executor, self.executor, self.clock, metrics)

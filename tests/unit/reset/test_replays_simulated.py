@@ -109,12 +109,17 @@ def test_the_group_stops_at_the_end_and_goes_on(kind: Kind, then: Then, tmp_path
     world.wait_over()
     world.clock.sleep(5)
     assert all(world.read_of(p)[-1] == world.ends[p] - 1 for p in RESET)
+    held = [HoldKey(GROUP, p.topic, p.partition, "pause/kafka/p-end") for p in RESET] if then is Then.PAUSE else []
+    world.kafka.control.hold({key: Hold("the replay has ended", 30_000, "kafka") for key in held})
     result = world.execute()
     assert result is not None
     assert (result.phase, result.reason) == (
         ResetPhase.SUCCEEDED,
         {Then.RETURN: RETURNED, Then.CONTINUE: CONTINUED, Then.PAUSE: HELD}[then],
     )
+    assert world.kafka.control.read().holds.keys() == set(held)
+    assert all(world.read_of(p)[-1] == world.ends[p] - 1 for p in RESET) or not held
+    world.kafka.control.release(held)
     assert world.nothing_is_left()
     world.settle()
     world.check_replayed(world.before if then is Then.RETURN else world.ends)

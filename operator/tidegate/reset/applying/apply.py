@@ -264,7 +264,7 @@ class GroupReset:
                 f"The replay has ended, but the group could not be moved on from its end: {error}. {self._how_to_undo}",
             )
         where = "continue from where they were before" if reason == RETURNED else "continue from its end"
-        if self._context.is_held:
+        if self._context.is_held(places.offsets):
             reason, where = HELD, "are paused at its end"
         places = places.left(self._state.targets)
         message = (

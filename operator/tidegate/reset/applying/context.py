@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from tidegate.clock import Clock
 from tidegate.cluster import Kafka
+from tidegate.kafka.errors import KafkaFailure
+from tidegate.kafka.model import TopicPartition
 from tidegate.reset.applying.audit import RunAudit
 from tidegate.reset.applying.claim import RENEW_S, GroupClaim
 from tidegate.reset.applying.commits import RunCommits
@@ -12,7 +16,7 @@ from tidegate.reset.applying.gates import RunGates, hold_of
 from tidegate.reset.applying.group_view import GroupView
 from tidegate.reset.applying.joins import Joins
 from tidegate.reset.applying.journal import Journal
-from tidegate.reset.applying.replay import CONTINUED, RETURNED, RunLimits
+from tidegate.reset.applying.replay import CONTINUED, RETURNED, RunLimits, are_held
 from tidegate.reset.applying.rounds import Times
 from tidegate.reset.applying.sequences import Sequences
 from tidegate.reset.applying.state import RunState
@@ -74,11 +78,16 @@ class RunContext:
         until = self.run.request.until
         return RETURNED if until is None or until.then is Then.RETURN else CONTINUED
 
-    @property
-    def is_held(self) -> bool:
-        """Whether a ConsumerGroupPause keeps the group from going on once its replay has ended."""
+    def is_held(self, partitions: Collection[TopicPartition]) -> bool:
+        """Whether a ConsumerGroupPause keeps these from going on now that the replay has ended, as was asked for. It
+        may have been deleted meanwhile."""
         until = self.run.request.until
-        return until is not None and until.then is Then.PAUSE
+        if until is None or until.then is not Then.PAUSE:
+            return False
+        try:
+            return are_held(self.kafka, self.group_id, partitions, self.run.request.run_uid)
+        except KafkaFailure:
+            return True
 
     @property
     def ending_s(self) -> float:

@@ -79,7 +79,7 @@ class Replayed:
     """How far a replay has come. ``records``: offsets between targets and ends, and ``read`` of them; ``partitions``,
     and how many have ``reached`` their end. ``missing``: whose limits are not in the control topic. ``waits_for``: why
     the first of the others has not reached its end, for a person. ``beyond``: partitions whose owner runs no agent, so
-    that it may read beyond the end.
+    that it may read beyond the end. ``held``: whether a hold keeps one of the others from its end.
     """
 
     records: int
@@ -89,6 +89,7 @@ class Replayed:
     missing: tuple[TopicPartition, ...] = ()
     waits_for: str = ""
     beyond: tuple[TopicPartition, ...] = ()
+    held: bool = False
 
     @property
     def is_over(self) -> bool:
@@ -114,7 +115,7 @@ def judge(plan: Plan, of: str, committed: Mapping[TopicPartition, int], group: G
     missing: list[TopicPartition] = []
     beyond: list[TopicPartition] = []
     late: list[Callable[[], str]] = []
-    read = 0
+    read, held = 0, False
     for each in plan.partitions:
         partition, end = each.topic_partition, each.end
         if end is None:
@@ -131,6 +132,7 @@ def judge(plan: Plan, of: str, committed: Mapping[TopicPartition, int], group: G
             read += end - each.target
         else:
             read += min(max(seen - each.target, 0), end - each.target)
+            held = held or (not hidden and _is_held(gates, group, partition))
             late.append(_Late(gates, group, partition, seen, end, hidden, managed))
     first = late[0]() if late else ""
     return Replayed(
@@ -141,7 +143,21 @@ def judge(plan: Plan, of: str, committed: Mapping[TopicPartition, int], group: G
         missing=tuple(missing),
         waits_for=f"{first}{f' and {len(late) - 1:,} more' if len(late) > 1 else ''}" if first else "",
         beyond=tuple(beyond),
+        held=held,
     )
+
+
+def are_held(kafka: Kafka, group_id: str, partitions: Collection[TopicPartition], run_uid: str) -> bool:
+    """Whether each of them is held, and not by this run. Raises ``KafkaFailure``."""
+    gates, own = kafka.control.read([group_id]), holder(run_uid)
+    return all(any(key.holder != own for key in gates.holders(group_id, p)) for p in partitions)
+
+
+def _is_held(gates: Gates, group: Group, partition: TopicPartition) -> bool:
+    """Whether nobody reads it for a hold, and its owner, if there is one, has said where that is."""
+    epoch, owner = gates.epoch(group.group_id, partition), group.owner(partition)
+    ack = gates.ack(group.group_id, partition, owner.member_id) if owner is not None else None
+    return epoch is not None and (owner is None or (ack is not None and ack.epoch >= epoch))
 
 
 def _has_reached(

@@ -75,6 +75,11 @@ class PauseAtEnd:
 
 
 @dataclass(frozen=True, slots=True)
+class UnpauseAtEnd:
+    """Remove that ``ConsumerGroupPause``: a partition has to be read on to its end first."""
+
+
+@dataclass(frozen=True, slots=True)
 class TakeOver:
     """Stop the job and settle the run for good: offsets back where needed, final result."""
 
@@ -93,7 +98,17 @@ class Halt:
 
 
 Action = (
-    AddFinalizer | RemoveFinalizer | CreateRun | Launch | Approve | Fence | KeepLimits | PauseAtEnd | TakeOver | Halt
+    AddFinalizer
+    | RemoveFinalizer
+    | CreateRun
+    | Launch
+    | Approve
+    | Fence
+    | KeepLimits
+    | PauseAtEnd
+    | UnpauseAtEnd
+    | TakeOver
+    | Halt
 )
 
 

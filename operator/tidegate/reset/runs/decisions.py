@@ -27,6 +27,7 @@ from tidegate.reset.runs.actions import (
     PauseAtEnd,
     RemoveFinalizer,
     TakeOver,
+    UnpauseAtEnd,
 )
 from tidegate.reset.runs.ending import (
     QUEUE_LOOK_S,
@@ -220,7 +221,7 @@ def _overdue(seen: Seen, run: Run) -> TakeOver | None:
     if alive and seen.now <= deadline + DEADLINE_GRACE:
         return None
     if began(run) is not None:
-        return TakeOver(REPLAY_TIMED_OUT, why_overdue(run))
+        return TakeOver(REPLAY_TIMED_OUT, why_overdue(run, _unpaused(seen)))
     if seen.behind is not None:
         where = f"its plan was approved, but the reset could not go ahead ({seen.behind.message})"
     else:
@@ -285,12 +286,21 @@ def _replay(draft: Draft, number: int, runner: RunnerSeen) -> Decision:
     if replayed is not None and replayed.is_over:
         if seen.pause is None or seen.pause.is_paused:
             return _launch(draft, number + 1, runner.engine)
-        waits_for = seen.pause.waits_for or seen.trouble
+        waits_for = _unpaused(seen)
         if waits_for:
             _say_waiting(draft, waits_for)
         if not seen.pause.is_there:
             return draft.decide(PauseAtEnd(), again_after_s=seen.tick_s)
+    elif seen.pause is not None:
+        return draft.decide(UnpauseAtEnd(), again_after_s=seen.tick_s)
     return draft.decide(again_after_s=seen.tick_s)
+
+
+def _unpaused(seen: Seen) -> str:
+    """Why a group whose replay is over is not paused there yet; empty: no pause is waited for, or it is not known."""
+    if seen.pause is None or seen.replay is None or not seen.replay.is_over:
+        return ""
+    return seen.pause.waits_for or seen.trouble
 
 
 def _say_waiting(draft: Draft, why: str) -> None:

@@ -45,8 +45,13 @@ def has_to_be_over_by(run: Run) -> datetime | None:
     return replay.at + until.within if ending is None else ending.at + ENDING_LIMIT
 
 
-def why_overdue(run: Run) -> str:
-    """Of a run that was to be over by then, for people."""
+def why_overdue(run: Run, unpaused: str = "") -> str:
+    """Of a run that was to be over by then, for people. ``unpaused``: why its group was not paused at the end."""
+    if unpaused and _ending(run) is None:
+        return (
+            f"the replay of reset {run.request.run_id} reached its end, but its group was not paused there within "
+            f"until.within: {unpaused}"
+        )
     if _ending(run) is None:
         return f"the replay of reset {run.request.run_id} was not over within until.within"
     minutes = ENDING_LIMIT // timedelta(minutes=1)
