@@ -209,8 +209,9 @@ class Carried:
             arguments = ["job", str(self._trial.folder), document]
         else:
             numbers = ",".join(map(str, self.run.partitions))
-            in_flight = str(self._trial.cell.in_flight_s)
-            arguments = ["backfill", self._trial.bootstrap, self._trial.group, self._trial.topic, numbers, in_flight]
+            policy, in_flight = f"{self._trial.group}-{self.run.name}", str(self._trial.cell.in_flight_s)
+            where = [self._trial.bootstrap, self._trial.group, self._trial.topic, numbers]
+            arguments = ["backfill", policy, *where, in_flight]
         command = [*self._program, *arguments]
         errors = self._trial.folder / f"{self.run.name}-{len(self._writers)}.err"
         with errors.open("wb") as stderr:

@@ -1,8 +1,9 @@
 """A writer of the campaign, a process that may be killed and frozen: ``python -m support.campaign.writer``.
 
-``job FOLDER DOCUMENT``: carries out the run that is stored there. ``backfill BOOTSTRAP GROUP TOPIC NUMBERS IN_FLIGHT``:
-sends the owners of these partitions back to their start, as discovery does with ``discovery.inFlight`` (seconds), and
-prints the result as JSON. Exit code 0:
+``job FOLDER DOCUMENT``: carries out the run that is stored there. ``backfill POLICY BOOTSTRAP GROUP TOPIC NUMBERS
+IN_FLIGHT``: sends the owners of these partitions back to their start, as discovery does for a policy of that uid with
+``discovery.inFlight`` (seconds), and prints the result as JSON. One policy has one backfill of a group at a time, in
+whichever process: those of other policies, as other operators may have, wait for it. Exit code 0:
 the run is over. 3: another writer has taken over. An exception of its own: as Python ends with one.
 """
 
@@ -35,11 +36,11 @@ def main(what: str, *arguments: str) -> int:
             with closing(KafkaClient(store.load().request.connection)) as kafka:
                 job.execute(store, kafka, SystemClock())
         else:
-            bootstrap, group, topic, numbers, in_flight_s = arguments
+            policy, bootstrap, group, topic, numbers, in_flight_s = arguments
             connection = Connection(bootstrap)
             partitions = [TopicPartition(topic, int(number)) for number in numbers.split(",")]
             with closing(KafkaClient(connection)) as kafka:
-                asker = Asker(group, "campaign", "", in_flight=timedelta(seconds=float(in_flight_s)))
+                asker = Asker(policy, "campaign", "", in_flight=timedelta(seconds=float(in_flight_s)))
                 result = Backfills().carry_out(kafka, SystemClock(), connection, asker, group, partitions)
             print(encode_result(result))
     except StaleAttempt as taken_over:
