@@ -17,8 +17,10 @@ from support.deliveries import Delivery, Partition
 from support.history import Phase, Place, ResetBegin, ResetEnd
 from support.reset_trial import Cell, Trial, execute_and_die
 from tidegate.clock import SystemClock
+from tidegate.control.records import Hold, HoldKey
+from tidegate.control.standing import standings
 from tidegate.kafka_client.client import KafkaClient
-from tidegate.reset.applying.replay import look
+from tidegate.reset.applying.replay import HELD, look
 from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.model.request import RunRequest, Selection, Until
 from tidegate.reset.model.result import RunResult
@@ -90,6 +92,8 @@ def replay(
         execute_and_die(trial.folder, request.run_uid, phase)
     result = _carry_out(request, store)
     assert result is not None
+    if result.reason == HELD:
+        _pause_for_a_while(trial, request, store)
     over = time.time()
     trial.tell(ResetEnd(over, f"{name}-back", Phase(result.phase), result.message))
     return Replay(targets, ends, goals, touched, over, result)
@@ -101,6 +105,26 @@ def _carry_out(request: RunRequest, store: DirectoryRunStore) -> RunResult | Non
         return job.execute(store, kafka, SystemClock())
     finally:
         kafka.close()
+
+
+def _pause_for_a_while(trial: Trial, request: RunRequest, store: DirectoryRunStore) -> None:
+    """What the operator does, and then whoever deletes the pause."""
+    plan, control = store.load().plan, trial.kafka.control
+    assert plan is not None
+    pause = {HoldKey(trial.group, p.topic, p.partition, "pause/trial/end"): Hold("here", 5_000) for p in plan.ends}
+    control.hold(pause)
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        group = trial.kafka.groups([trial.group])[trial.group]
+        found = standings(control.read([trial.group]), group, list(plan.ends))
+        if all(each.is_paused for each in found.values()):
+            break
+        assert time.monotonic() < deadline, found
+        time.sleep(0.1)
+    job.keep_limits(store, trial.kafka, SystemClock(), lifted=True)
+    assert limits_left(trial) == len(pause)
+    assert trial.committed() | {(p.topic, p.partition): end for p, end in plan.ends.items()} == trial.committed()
+    control.release(list(pause))
 
 
 def _wait_until_over(trial: Trial, request: RunRequest, store: DirectoryRunStore) -> None:

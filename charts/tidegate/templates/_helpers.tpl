@@ -259,7 +259,7 @@ asked: `helm template` finds none.
 - apiGroups: [tidegate.io]
   resources: [offsetresets]
   verbs: [create, delete]
-# The pauses that resets ask for (until.then: Pause). They are deleted when the reset is rolled back.
+# The pauses that resets ask for (until.then: Pause). They are deleted when the reset fails after all.
 - apiGroups: [tidegate.io]
   resources: [consumergrouppauses]
   verbs: [create, delete]

@@ -46,7 +46,7 @@ from tidegate.reset.runs.actions import (
 )
 from tidegate.reset.runs.decisions import decide
 from tidegate.reset.runs.progress import plan_awaits_approval
-from tidegate.reset.runs.replaying import is_replaying
+from tidegate.reset.runs.replaying import is_held, is_replaying
 from tidegate.reset.runs.seen import Seen, awaits_approval, is_settled, under_way
 from tidegate.reset.store import ForeignRun, ForgedRun, RunNotFound, StaleAttempt
 from tidegate.resources.conditions import COMPLETE, find_condition
@@ -243,9 +243,9 @@ class ResetPasses:
         if seen.run is None:
             return seen
         seen = replace(seen, connected=self._runs.is_connected(body, seen.run))
-        if seen.connected and seen.run is not None and is_replaying(seen.run):
+        if seen.connected and seen.run is not None and (is_replaying(seen.run) or is_held(seen.run)):
             seen = await self._supervision.look_at_replay(body, seen)
-            seen = replace(seen, pause=await self._pauses.seen(body, seen.run, seen.replay))
+            seen = replace(seen, pause=await self._pauses.seen(body) if is_held(seen.run) else None)
         return await self._approved(body, spec, current, seen)
 
     async def _approved(
@@ -346,8 +346,10 @@ class ResetPasses:
                 await in_thread(self._parts.executor, store.create, request)
             case actions.KeepLimits():
                 await self._supervision.keep_limits(body, seen)
-            case actions.PauseAtEnd() | actions.UnpauseAtEnd():
-                await self._pauses.do(action, body, seen.run)
+            case actions.LiftLimits():
+                await self._supervision.lift_limits(body, seen)
+            case actions.PauseAtEnd():
+                await self._pauses.create(body, seen.run)
             case actions.Launch(name):
                 await self._begin_observed(body, seen, decision)
                 await self._supervision.start(body, seen, decision, name)

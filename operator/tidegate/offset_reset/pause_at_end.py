@@ -1,12 +1,11 @@
 """The ``ConsumerGroupPause`` that keeps a group where its replay has ended (``until.then: Pause``).
 
-The operator creates it once every partition has reached its end, before the run moves the group there: from then on the
-pause holds what the run lets go of. It belongs to the ``OffsetReset``, and goes with that.
+The operator creates it once the run has committed the ends, and removes the limits of the run once the pause holds all
+of them: nobody reads beyond the end in between. It belongs to the ``OffsetReset``, and goes with that.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
 from itertools import groupby
@@ -21,14 +20,10 @@ from tidegate.kube.ports import (
     NotFound,
     Object,
     is_controlled_by,
-    label_of,
     name_of,
     namespace_of,
 )
-from tidegate.reset.applying.replay import Replayed
 from tidegate.reset.model.plan import Plan
-from tidegate.reset.model.request import Until
-from tidegate.reset.runs.actions import PauseAtEnd, UnpauseAtEnd
 from tidegate.reset.runs.seen import PauseSeen
 from tidegate.reset.store import Run
 from tidegate.resources.base import MAX_SELECTIONS
@@ -39,12 +34,10 @@ from tidegate.resources.replay import Then, UntilSpec
 from tidegate.resources.reset import ResetPhase
 from tidegate.threads import in_thread
 
-_log = logging.getLogger(__name__)
-
 PAUSE_EXISTS: Final = "PauseExists"
 
 
-def is_asked_for(until: UntilSpec | Until | None) -> bool:
+def is_asked_for(until: UntilSpec | None) -> bool:
     """Whether the group is to stay paused where its replay ends."""
     return until is not None and until.then is Then.PAUSE
 
@@ -90,16 +83,9 @@ class PausesAtEnd:
             return None
         return Refusal(PAUSE_EXISTS, _is_another(body))
 
-    async def seen(self, body: Object, run: Run | None, replay: Replayed | None) -> PauseSeen | None:
-        """``None`` where the group is not to be paused. Before the replay is over: unless the pause keeps it from
-        that."""
-        if run is None or not is_asked_for(run.request.until):
-            return None
-        if replay is None or not (replay.is_over or replay.held):
-            return None
+    async def seen(self, body: Object) -> PauseSeen:
+        """Of a group that stays at the end of its replay."""
         name, there = pause_name(body), await self._there(body)
-        if not replay.is_over:
-            return PauseSeen(name, is_there=True) if _is_ours_to_remove(there, body) else None
         if there is None:
             return PauseSeen(name)
         if there["metadata"].get("deletionTimestamp"):
@@ -113,14 +99,8 @@ class PausesAtEnd:
         why = str(said.get(READY, paused).get("message") or "the operator has not looked at it yet")
         return PauseSeen(name, is_there=True, waits_for=f"ConsumerGroupPause {name} is not Paused: {why}")
 
-    async def do(self, action: PauseAtEnd | UnpauseAtEnd, body: Object, run: Run | None) -> None:
-        """Create it or remove it. Raises ``RunnerFailure`` where it can't be."""
-        if isinstance(action, PauseAtEnd):
-            await self._create(body, run)
-        else:
-            await self._remove(body)
-
-    async def _create(self, body: Object, run: Run | None) -> None:
+    async def create(self, body: Object, run: Run | None) -> None:
+        """Raises ``RunnerFailure`` where it can't be."""
         if run is None or run.plan is None:
             raise ValueError("a replay that is over has a plan")
         name = pause_name(body)
@@ -131,29 +111,13 @@ class PausesAtEnd:
         except KubeFailure as failure:
             raise RunnerFailure(f"ConsumerGroupPause {name} can't be created: {failure}") from failure
 
-    async def _remove(self, body: Object) -> None:
-        try:
-            await self._removed(body)  # where it was changed meanwhile, the next pass tries again
-        except KubeFailure as failure:
-            raise RunnerFailure(f"ConsumerGroupPause {pause_name(body)} can't be deleted: {failure}") from failure
-
     async def is_settled(self, body: Object, spec: OffsetResetSpec | None, phase: ResetPhase | None) -> bool:
         """Whether no pause is left of a run that has ended otherwise than it was asked to: it is removed then."""
-        if spec is None or not is_asked_for(spec.until) or phase is ResetPhase.SUCCEEDED:
+        succeeded = phase is ResetPhase.SUCCEEDED
+        if spec is None or not is_asked_for(spec.until) or succeeded or body["metadata"].get("deletionTimestamp"):
             return True
-        try:
-            return await self._removed(body)
-        except KubeFailure as failure:
-            if not body["metadata"].get("deletionTimestamp"):
-                raise
-            # No reason to keep the resource: mostly, the API server deletes its pause with it.
-            _log.warning("%s: ConsumerGroupPause %s was not deleted: %s", label_of(body), pause_name(body), failure)
-            return True
-
-    async def _removed(self, body: Object) -> bool:
-        """Whether none is left, by now."""
         there = await self._there(body)
-        if there is None or not _is_ours_to_remove(there, body):
+        if there is None or there["metadata"].get("deletionTimestamp") or not is_controlled_by(there, body):
             return True
         return await in_thread(self._executor, self._kube.remove, PAUSES, there)
 
@@ -162,10 +126,6 @@ class PausesAtEnd:
             return await in_thread(self._executor, self._kube.get, PAUSES, namespace_of(body), pause_name(body))
         except NotFound:
             return None
-
-
-def _is_ours_to_remove(there: Object | None, body: Object) -> bool:
-    return there is not None and not there["metadata"].get("deletionTimestamp") and is_controlled_by(there, body)
 
 
 def _is_another(body: Object) -> str:

@@ -119,6 +119,11 @@ class Supervision:
             launch = self._runs.launch(body, seen.spec, current, current.application)
             await in_thread(self._parts.patient_executor, self._parts.runners[runner.engine].stop, launch)
 
+    async def lift_limits(self, body: Object, seen: Seen) -> None:
+        live, store = self._runs.connection(body, seen), self._runs.store(body)
+        lift = functools.partial(job.keep_limits, store, live.finishing, self._parts.clock, lifted=True)
+        await in_thread(self._parts.patient_executor, lift)
+
     async def keep_limits(self, body: Object, seen: Seen) -> None:
         live, store = self._runs.connection(body, seen), self._runs.store(body)
         await in_thread(self._parts.patient_executor, job.keep_limits, store, live.finishing, self._parts.clock)

@@ -14,6 +14,7 @@ from support.killed import Killed
 from support.reset_world import CREATED, T0, World
 from tidegate.control.records import Hold, HoldKey, LimitKey
 from tidegate.jobs.errors import RunnerFailure
+from tidegate.kafka.model import TopicPartition
 from tidegate.kube.ports import PAUSES, RESETS, KubeFailure, NotFound
 from tidegate.offset_reset.pause_at_end import pause_spec
 from tidegate.reset.model.plan import PartitionPlan, Plan
@@ -283,7 +284,7 @@ def test_then_pause_leaves_the_group_at_the_end_by_a_pause_of_its_own(replayed: 
     replayed.passes_to("Succeeded")
 
     assert replayed.condition("Complete")["reason"] == "Paused"
-    assert "are paused at its end" in replayed.condition("Complete")["message"]
+    assert "stay at its end" in replayed.condition("Complete")["message"]
     assert replayed.reset["replay"]["progress"] == "100% (1/1 partitions)"
     assert replayed.finished == {("Succeeded", "Paused"): 1}
     replayed.clock.sleep(20)
@@ -316,16 +317,19 @@ def test_a_pause_that_was_created_before_the_operator_died_is_the_one_that_is_wa
     replayed.passes_to("Succeeded")
 
 
-def test_a_replay_that_is_rolled_back_leaves_no_pause(replayed: ReplayWorld) -> None:
+def test_a_group_that_can_not_be_paused_stays_at_the_end_however_long_that_takes(replayed: ReplayWorld) -> None:
+    """Its replay was over in time."""
     replayed.replay(until={**AT_END, "within": "2m"})
     replayed.passes_to("Replaying")
     replayed.some_passes(30)
-    assert pause_of(replayed) is not None
     replayed.clock.sleep(200)
-    replayed.passes_to("RolledBack")
-    replayed.some_passes(3)
-    assert pause_of(replayed) is None
-    assert replayed.offset >= 100
+    replayed.some_passes(30)
+    assert replayed.reset["phase"] == "Replaying"
+    assert "is not Paused" in waits_for(replayed)
+    assert replayed.owner.read[-1] == (T0, 39)
+    is_told_paused(replayed)
+    replayed.passes_to("Succeeded")
+    assert replayed.offset == 40
 
 
 def test_a_pause_that_can_not_be_created_is_told_of_and_tried_again(
@@ -360,11 +364,6 @@ def test_a_pause_of_somebody_else_with_its_name_keeps_it_from_beginning(replayed
     replayed.passes_to("Replaying")
 
 
-def release_pause(replayed: ReplayWorld) -> None:
-    """As the operator does for a pause that is gone."""
-    replayed.kafka.control.release([HoldKey("payments", "orders", 0, "pause/ns/p-end")])
-
-
 def test_a_pause_takes_as_many_partitions_as_a_topic_has() -> None:
     def asked(numbers: Iterable[int], *topics: str) -> ConsumerGroupPauseSpec:
         rows = tuple(PartitionPlan(t, n, "id", 50, 10, 0, 100, end=40) for t in topics for n in numbers)
@@ -379,51 +378,98 @@ def test_a_pause_takes_as_many_partitions_as_a_topic_has() -> None:
     assert asked([0], *(f"topic-{n}" for n in range(51))).partitions is None
 
 
-def test_a_partition_that_the_pause_keeps_from_its_end_goes_on_until_it_is_there(replayed: ReplayWorld) -> None:
-    """Its owner is replaced before all it was given is committed: whoever owns it next begins before the end."""
+class LateCommitter(FakeConsumer):
+    """Whose application has not committed by itself what it was given last, as with gaps in the offsets before the end
+    it never does. Behind a hold, agents ack what is committed: that is where they would go on."""
+
+    def _commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        super()._commit({partition: min(offset, 35) for partition, offset in offsets.items()})
+
+    was_held = False
+
+    def _epoch_of_limit(self, partition: TopicPartition) -> int | None:
+        limits = self._limits(partition)
+        if limits and not self.was_held and self._obeyed.get(partition, -1) >= 0:
+            return max(limited.epoch for limited in limits)
+        return super()._epoch_of_limit(partition)
+
+    def _ack(self, partition: TopicPartition, epoch: int) -> None:
+        position = self._positions[partition]
+        self.was_held = self.kafka.control.topics.gates.epoch(self.group_id, partition) is not None
+        if self.was_held:
+            self._positions[partition] = self.kafka.committed(self.group_id)[partition]
+        super()._ack(partition, epoch)
+        self._positions[partition] = position
+
+
+def test_a_group_that_has_not_committed_up_to_the_end_is_paused_there_all_the_same(replayed: ReplayWorld) -> None:
+    replayed.owner.close()
+    replayed.owner = LateCommitter(replayed.kafka, "payments", ["orders"], client_id="late", managed=True).start()
+    replayed.clock.sleep(12)
     replayed.replay(until=AT_END)
     replayed.passes_to("Replaying")
-    replayed.some_passes(30)
+    replayed.some_passes(50)
     is_told_paused(replayed, generation=0)
-    replayed.owner.auto_commit_s = None
-    replayed.owner.close()
-    replayed.kafka.commit_directly("payments", {T0: 30})
-    second = FakeConsumer(replayed.kafka, "payments", ["orders"], client_id="next", managed=True).start()
-    replayed.some_passes(30)
-
-    assert pause_of(replayed) is None
-    release_pause(replayed)
-    replayed.some_passes(30)
-    assert [o for p, o in second.read if p == T0] == list(range(30, 40))
+    replayed.some_passes(5)  # in which the owner says where it is behind the pause
     is_told_paused(replayed)
     replayed.passes_to("Succeeded")
     assert replayed.condition("Complete")["reason"] == "Paused"
+    assert replayed.offset == 40
+    assert [o for p, o in replayed.owner.read if p == T0][-30:] == list(range(10, 40))
+    assert not replayed.limits
 
 
-def test_limits_that_are_lost_while_the_pause_holds_are_reached_again(replayed: ReplayWorld) -> None:
+def test_who_comes_to_own_a_partition_while_the_group_is_being_paused_reads_nothing(replayed: ReplayWorld) -> None:
     replayed.replay(until=AT_END)
     replayed.passes_to("Replaying")
     replayed.some_passes(30)
-    is_told_paused(replayed, generation=0)
-    replayed.clock.sleep(5)
-    replayed.kafka.control.release(list(replayed.limits))
-    replayed.some_passes(30)
-    assert pause_of(replayed) is None
-    release_pause(replayed)
+    replayed.owner.close()
+    second = FakeConsumer(replayed.kafka, "payments", ["orders"], client_id="next", managed=True).start()
     replayed.some_passes(30)
     is_told_paused(replayed)
     replayed.passes_to("Succeeded")
+    replayed.clock.sleep(30)
+    assert second.read == []
+    assert replayed.offset == 40
 
 
-def test_a_replay_whose_group_is_not_paused_in_time_says_so(replayed: ReplayWorld) -> None:
-    replayed.replay(until={**AT_END, "within": "2m"})
+def test_limits_that_are_lost_while_the_group_is_being_paused_are_written_again(replayed: ReplayWorld) -> None:
+    replayed.replay(until=AT_END)
     replayed.passes_to("Replaying")
     replayed.some_passes(30)
-    replayed.clock.sleep(200)
-    replayed.passes_to("RolledBack")
-    said = replayed.condition("Failed")["message"]
-    assert "reached its end, but its group was not paused there within until.within" in said
-    assert "ConsumerGroupPause p-end is not Paused" in said
+    replayed.kafka.control.release(list(replayed.limits))
+    replayed.some_passes(3)
+    assert list(replayed.limits.values()) == [40]
+    is_told_paused(replayed)
+    replayed.passes_to("Succeeded")
+    assert not replayed.limits
+
+
+@pytest.mark.parametrize("dies_in", range(1, 12))
+def test_the_operator_may_die_at_each_step_of_the_end(replayed: ReplayWorld, dies_in: int) -> None:
+    replayed.replay(until=AT_END)
+    replayed.passes_to("Replaying")
+    replayed.kube.dies_in = dies_in
+    deaths = 0
+    for _ in range(60):
+        try:
+            replayed.some_passes(1)
+            there = pause_of(replayed)
+            if there is not None and "status" not in there:
+                is_told_paused(replayed)
+        except Killed:
+            deaths += 1
+            replayed.restart()
+        if replayed.reset["phase"] == "Succeeded":
+            break
+    assert replayed.condition("Complete")["reason"] == "Paused"
+    replayed.kube.dies_in = None
+    replayed.some_passes(3)
+    replayed.clock.sleep(20)
+    assert replayed.offset == 40
+    assert [o for p, o in replayed.owner.read if p == T0][-30:] == list(range(10, 40))
+    assert not replayed.limits
+    assert replayed.finished == {("Succeeded", "Paused"): 1}
 
 
 def test_a_pause_that_is_being_deleted_is_waited_for_and_named(replayed: ReplayWorld) -> None:
@@ -438,43 +484,29 @@ def test_a_pause_that_is_being_deleted_is_waited_for_and_named(replayed: ReplayW
     assert waits_for(replayed) == "ConsumerGroupPause p-end is being deleted"
 
 
-def test_a_group_that_nobody_holds_by_then_is_not_said_to_be_paused(replayed: ReplayWorld) -> None:
-    """Somebody has deleted, suspended or changed the pause just before the group was moved on."""
+def test_one_that_is_deleted_while_its_group_is_being_paused_lets_it_go_on(replayed: ReplayWorld) -> None:
     replayed.replay(until=AT_END)
     replayed.passes_to("Replaying")
     replayed.some_passes(30)
-    is_told_paused(replayed)
-    release_pause(replayed)
-    replayed.passes_to("Succeeded")
-    assert replayed.condition("Complete")["reason"] == "Continued"
-    assert "continue from its end" in replayed.condition("Complete")["message"]
-    replayed.clock.sleep(20)
-    assert replayed.owner.read[-1][1] > 40
-
-
-@pytest.mark.parametrize("is_refused", [False, True], ids=["", "the-pause-can-not-be-deleted"])
-def test_one_that_is_deleted_while_its_group_is_being_paused_leaves_no_pause(
-    replayed: ReplayWorld, is_refused: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nor does one that Tidegate's removal finds there: for that it is as if it were deleted, and nothing follows it.
-    The pause would stop the group again once Tidegate is back, though the replay was rolled back."""
-    replayed.replay(until=AT_END)
-    replayed.passes_to("Replaying")
-    replayed.some_passes(30)
-    is_told_paused(replayed, generation=0)
-
-    def refuse(*_: Any) -> Any:
-        raise KubeFailure("delete ConsumerGroupPause ns/p-end: 403 forbidden")
-
-    if is_refused:
-        monkeypatch.setattr(replayed.kube, "remove", refuse)
     replayed.kube.delete(RESETS, "ns", "p", replayed.clock.now().isoformat())
-    for _ in range(60):
+    for _ in range(20):
         if replayed.there:
             replayed.some_passes(1)
     assert not replayed.there
-    assert (pause_of(replayed) is not None) == is_refused
-    release_pause(replayed)
-    replayed.clock.sleep(20)
     assert replayed.nothing_is_left
-    assert replayed.offset >= 50
+    replayed.clock.sleep(20)
+    assert [o for p, o in replayed.owner.read if p == T0][-60:-30] == list(range(40, 70))
+
+
+def test_one_whose_document_is_lost_while_its_group_is_being_paused_leaves_no_pause(replayed: ReplayWorld) -> None:
+    """It fails, so nobody is told that the group is paused."""
+    replayed.replay(until=AT_END)
+    replayed.passes_to("Replaying")
+    replayed.some_passes(30)
+    assert pause_of(replayed) is not None
+    for document in replayed.documents:
+        document.unlink()
+    replayed.some_passes(5)
+    assert replayed.condition("Failed")["reason"] == "RunLost"
+    assert pause_of(replayed) is None
+    assert replayed.nothing_is_left

@@ -90,10 +90,10 @@ class GroupReset:
         """
         return self._claimed(lambda: self._taken_over(reason, message, watches_on=watches_on))
 
-    def keep_limits(self) -> None:
-        """Write the limits of a replay again. Raises ``Unavailable``."""
+    def keep_limits(self, *, lifted: bool = False) -> None:
+        """Write the limits of a replay again, or take them back (``lifted``). Raises ``Unavailable``."""
         try:
-            self._context.limits.put_all()
+            (self._context.limits.lift_all if lifted else self._context.limits.put_all)()
         finally:
             self._commits.close()
 
@@ -118,8 +118,7 @@ class GroupReset:
             with self._claim.kept():
                 result = work()
                 if result is not None:
-                    # The run is over, so nobody would take them back.
-                    self._context.limits.lift_all()
+                    self._context.take_limits_back(result)
                 self._context.open_gates()
             return result
         except ClaimLost:
@@ -241,6 +240,7 @@ class GroupReset:
         goal = self._state.before if reason == RETURNED else self._context.plan.ends
         goal = {p: goal[p] for p in self._context.plan.ends if p in goal}
         self._state.putting_back = (reason, "the replay has ended")
+        self._context.limits.stay = self._context.stays
         self._state.kept_position = False
         self._state.unverified = NO_PARTITIONS
         try:
@@ -264,8 +264,8 @@ class GroupReset:
                 f"The replay has ended, but the group could not be moved on from its end: {error}. {self._how_to_undo}",
             )
         where = "continue from where they were before" if reason == RETURNED else "continue from its end"
-        if self._context.is_held(places.offsets):
-            reason, where = HELD, "are paused at its end"
+        if self._context.limits.stay:
+            reason, where = HELD, "stay at its end"
         places = places.left(self._state.targets)
         message = (
             f"the replay has ended; {len(places.offsets) - len(places.moved)} partition(s) of group "

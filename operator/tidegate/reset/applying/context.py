@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from tidegate.clock import Clock
 from tidegate.cluster import Kafka
-from tidegate.kafka.errors import KafkaFailure
-from tidegate.kafka.model import TopicPartition
 from tidegate.reset.applying.audit import RunAudit
 from tidegate.reset.applying.claim import RENEW_S, GroupClaim
 from tidegate.reset.applying.commits import RunCommits
@@ -16,12 +12,13 @@ from tidegate.reset.applying.gates import RunGates, hold_of
 from tidegate.reset.applying.group_view import GroupView
 from tidegate.reset.applying.joins import Joins
 from tidegate.reset.applying.journal import Journal
-from tidegate.reset.applying.replay import CONTINUED, RETURNED, RunLimits, are_held
+from tidegate.reset.applying.replay import CONTINUED, HELD, RETURNED, RunLimits
 from tidegate.reset.applying.rounds import Times
 from tidegate.reset.applying.sequences import Sequences
 from tidegate.reset.applying.state import RunState
 from tidegate.reset.applying.timing import Pace, Tuning
 from tidegate.reset.model.plan import Plan
+from tidegate.reset.model.result import RunResult
 from tidegate.reset.store import Run, RunStore
 from tidegate.resources.replay import Then
 from tidegate.resources.reset import Way
@@ -78,16 +75,11 @@ class RunContext:
         until = self.run.request.until
         return RETURNED if until is None or until.then is Then.RETURN else CONTINUED
 
-    def is_held(self, partitions: Collection[TopicPartition]) -> bool:
-        """Whether a ConsumerGroupPause keeps these from going on now that the replay has ended, as was asked for. It
-        may have been deleted meanwhile."""
+    @property
+    def stays(self) -> bool:
+        """Whether the group does not go on once its replay has ended."""
         until = self.run.request.until
-        if until is None or until.then is not Then.PAUSE:
-            return False
-        try:
-            return are_held(self.kafka, self.group_id, partitions, self.run.request.run_uid)
-        except KafkaFailure:
-            return True
+        return until is not None and until.then is Then.PAUSE
 
     @property
     def ending_s(self) -> float:
@@ -101,6 +93,11 @@ class RunContext:
         """Whether the run has done all, so that only its owners' next commits were awaited."""
         # A replay has yet to begin then.
         return self.journal.is_watched and not self.plan.ends
+
+    def take_limits_back(self, result: object) -> None:
+        """The run is over, so nobody else would; but those of a group that stays where it is are left."""
+        self.limits.stay = isinstance(result, RunResult) and result.reason == HELD
+        self.limits.lift_all()
 
     def open_gates(self, *, insist: bool = True) -> None:
         """Whatever gates of this run are still closed."""

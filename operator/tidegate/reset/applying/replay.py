@@ -23,8 +23,8 @@ CONTINUED: Final = "Continued"
 """How a run ends whose replay ended, and whose group goes on at its end."""
 
 HELD: Final = "Paused"
-"""How a run ends as with ``CONTINUED``, where a ConsumerGroupPause keeps the group from going on. Its journal says
-``CONTINUED``: who holds the partitions by then makes no difference to what is committed."""
+"""How a run ends as with ``CONTINUED``, where the group does not go on: limits stay until a ConsumerGroupPause holds
+it. Its journal says ``CONTINUED``: that makes no difference to what is committed."""
 
 ENDINGS: Final = (RETURNED, CONTINUED)
 """What a journal says of a run whose replay has ended."""
@@ -38,6 +38,8 @@ class RunLimits:
         self._pace = pace
         self._group_id = plan.group_id
         self._holder = holder(run_uid)
+        self.stay = False
+        """Whether they are not taken back at all: the group is to stay where it is."""
         self._limits = {
             LimitKey(plan.group_id, p.topic, p.partition, self._holder): Limit(
                 end, hold.reason, hold.drain_timeout_ms, hold.connection
@@ -58,12 +60,12 @@ class RunLimits:
     def lift(self, partitions: Collection[TopicPartition]) -> None:
         """Take them back: owners go on. Raises ``Unavailable``; taking back again is harmless."""
         keys = [key for key in self._limits if key.topic_partition in partitions]
-        if keys:
+        if keys and not self.stay:
             self._control.release(keys)
 
     def lift_all(self) -> None:
         """Whatever limits of the run are there. Tries for a while, and raises ``Unavailable`` then."""
-        if self._limits:
+        if self._limits and not self.stay:
             insistently(self._pace, self._lift_found)
 
     def _lift_found(self) -> None:
@@ -79,7 +81,7 @@ class Replayed:
     """How far a replay has come. ``records``: offsets between targets and ends, and ``read`` of them; ``partitions``,
     and how many have ``reached`` their end. ``missing``: whose limits are not in the control topic. ``waits_for``: why
     the first of the others has not reached its end, for a person. ``beyond``: partitions whose owner runs no agent, so
-    that it may read beyond the end. ``held``: whether a hold keeps one of the others from its end.
+    that it may read beyond the end.
     """
 
     records: int
@@ -89,11 +91,15 @@ class Replayed:
     missing: tuple[TopicPartition, ...] = ()
     waits_for: str = ""
     beyond: tuple[TopicPartition, ...] = ()
-    held: bool = False
 
     @property
     def is_over(self) -> bool:
         return self.reached == self.partitions and not self.missing
+
+    @property
+    def is_unlimited(self) -> bool:
+        """Whether no limit is left."""
+        return len(self.missing) == self.partitions
 
 
 def look(kafka: Kafka, plan: Plan, run_uid: str) -> Replayed:
@@ -115,7 +121,7 @@ def judge(plan: Plan, of: str, committed: Mapping[TopicPartition, int], group: G
     missing: list[TopicPartition] = []
     beyond: list[TopicPartition] = []
     late: list[Callable[[], str]] = []
-    read, held = 0, False
+    read = 0
     for each in plan.partitions:
         partition, end = each.topic_partition, each.end
         if end is None:
@@ -132,7 +138,6 @@ def judge(plan: Plan, of: str, committed: Mapping[TopicPartition, int], group: G
             read += end - each.target
         else:
             read += min(max(seen - each.target, 0), end - each.target)
-            held = held or (not hidden and _is_held(gates, group, partition))
             late.append(_Late(gates, group, partition, seen, end, hidden, managed))
     first = late[0]() if late else ""
     return Replayed(
@@ -143,21 +148,7 @@ def judge(plan: Plan, of: str, committed: Mapping[TopicPartition, int], group: G
         missing=tuple(missing),
         waits_for=f"{first}{f' and {len(late) - 1:,} more' if len(late) > 1 else ''}" if first else "",
         beyond=tuple(beyond),
-        held=held,
     )
-
-
-def are_held(kafka: Kafka, group_id: str, partitions: Collection[TopicPartition], run_uid: str) -> bool:
-    """Whether each of them is held, and not by this run. Raises ``KafkaFailure``."""
-    gates, own = kafka.control.read([group_id]), holder(run_uid)
-    return all(any(key.holder != own for key in gates.holders(group_id, p)) for p in partitions)
-
-
-def _is_held(gates: Gates, group: Group, partition: TopicPartition) -> bool:
-    """Whether nobody reads it for a hold, and its owner, if there is one, has said where that is."""
-    epoch, owner = gates.epoch(group.group_id, partition), group.owner(partition)
-    ack = gates.ack(group.group_id, partition, owner.member_id) if owner is not None else None
-    return epoch is not None and (owner is None or (ack is not None and ack.epoch >= epoch))
 
 
 def _has_reached(

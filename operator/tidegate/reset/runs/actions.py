@@ -75,8 +75,8 @@ class PauseAtEnd:
 
 
 @dataclass(frozen=True, slots=True)
-class UnpauseAtEnd:
-    """Remove that ``ConsumerGroupPause``: a partition has to be read on to its end first."""
+class LiftLimits:
+    """Take the limits of a replay back: that ``ConsumerGroupPause`` holds its group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ Action = (
     | Fence
     | KeepLimits
     | PauseAtEnd
-    | UnpauseAtEnd
+    | LiftLimits
     | TakeOver
     | Halt
 )

@@ -24,10 +24,10 @@ from tidegate.reset.runs.actions import (
     Fence,
     KeepLimits,
     Launch,
+    LiftLimits,
     PauseAtEnd,
     RemoveFinalizer,
     TakeOver,
-    UnpauseAtEnd,
 )
 from tidegate.reset.runs.ending import (
     QUEUE_LOOK_S,
@@ -53,7 +53,7 @@ from tidegate.reset.runs.reasons import (
     WAITING_FOR_QUOTA,
     WAITING_FOR_RESET,
 )
-from tidegate.reset.runs.replaying import began, has_to_be_over_by, is_replaying, why_overdue
+from tidegate.reset.runs.replaying import began, has_to_be_over_by, is_held, is_replaying, why_overdue
 from tidegate.reset.runs.request import (
     NOTHING_TO_UNDO,
     UNDO_RUN_NOT_FOUND,
@@ -175,7 +175,7 @@ def _go_on(draft: Draft, current: OffsetResetStatus) -> Decision:
         # Whatever the document says by now: it is not what the job had been told to find there, or had written.
         return end_forged(draft, current, f"the job of reset {seen.run_id} was ended: {seen.runner.status.message}")
     if run.result is not None:
-        return finish(draft, current, run, run.result)
+        return _stay(draft, current, run) if is_held(run) else finish(draft, current, run, run.result)
     report(draft, current, run)
     if not seen.has_finalizer:
         return draft.decide(AddFinalizer(), again_after_s=0)
@@ -221,7 +221,7 @@ def _overdue(seen: Seen, run: Run) -> TakeOver | None:
     if alive and seen.now <= deadline + DEADLINE_GRACE:
         return None
     if began(run) is not None:
-        return TakeOver(REPLAY_TIMED_OUT, why_overdue(run, _unpaused(seen)))
+        return TakeOver(REPLAY_TIMED_OUT, why_overdue(run))
     if seen.behind is not None:
         where = f"its plan was approved, but the reset could not go ahead ({seen.behind.message})"
     else:
@@ -284,23 +284,30 @@ def _replay(draft: Draft, number: int, runner: RunnerSeen) -> Decision:
     if replayed is not None and replayed.missing:
         return draft.decide(KeepLimits(), again_after_s=seen.tick_s)
     if replayed is not None and replayed.is_over:
-        if seen.pause is None or seen.pause.is_paused:
-            return _launch(draft, number + 1, runner.engine)
-        waits_for = _unpaused(seen)
-        if waits_for:
-            _say_waiting(draft, waits_for)
-        if not seen.pause.is_there:
-            return draft.decide(PauseAtEnd(), again_after_s=seen.tick_s)
-    elif seen.pause is not None:
-        return draft.decide(UnpauseAtEnd(), again_after_s=seen.tick_s)
+        return _launch(draft, number + 1, runner.engine)
     return draft.decide(again_after_s=seen.tick_s)
 
 
-def _unpaused(seen: Seen) -> str:
-    """Why a group whose replay is over is not paused there yet; empty: no pause is waited for, or it is not known."""
-    if seen.pause is None or seen.replay is None or not seen.replay.is_over:
-        return ""
-    return seen.pause.waits_for or seen.trouble
+def _stay(draft: Draft, current: OffsetResetStatus, run: Run) -> Decision:
+    """The group's offsets are the ends of its replay, and its limits keep it there until a pause does."""
+    seen, replayed, pause = draft.seen, draft.seen.replay, draft.seen.pause
+    if run.result is None:
+        raise ValueError("a group stays where it is once its run has a result")
+    if pause is not None and pause.is_paused and replayed is not None and replayed.is_unlimited:
+        return finish(draft, current, run, run.result)
+    report(draft, current, run)
+    draft.run(phase=ResetPhase.REPLAYING)
+    if not seen.has_finalizer:
+        return draft.decide(AddFinalizer(), again_after_s=0)
+    if replayed is None or pause is None:
+        _say_waiting(draft, seen.trouble or "the operator waits until its KafkaConnection is open")
+        return draft.decide(again_after_s=seen.tick_s)
+    if pause.is_paused:
+        return draft.decide(LiftLimits(), again_after_s=seen.tick_s)
+    _say_waiting(draft, pause.waits_for or seen.trouble or f"ConsumerGroupPause {pause.name} is being created")
+    if replayed.missing:
+        return draft.decide(KeepLimits(), again_after_s=seen.tick_s)
+    return draft.decide(None if pause.is_there else PauseAtEnd(), again_after_s=seen.tick_s)
 
 
 def _say_waiting(draft: Draft, why: str) -> None:

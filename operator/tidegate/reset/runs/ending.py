@@ -11,7 +11,16 @@ from tidegate.reset.binding import digest_of, digest_of_end
 from tidegate.reset.model.fleet import FleetPlan
 from tidegate.reset.model.plan import Plan
 from tidegate.reset.model.result import RunResult
-from tidegate.reset.runs.actions import AddFinalizer, CreateRun, Decision, Draft, Halt, RemoveFinalizer, TakeOver
+from tidegate.reset.runs.actions import (
+    AddFinalizer,
+    CreateRun,
+    Decision,
+    Draft,
+    Halt,
+    LiftLimits,
+    RemoveFinalizer,
+    TakeOver,
+)
 from tidegate.reset.runs.progress import fleet_status, plan_status, tell_phases, tell_reading
 from tidegate.reset.runs.reasons import (
     ABANDON,
@@ -24,7 +33,7 @@ from tidegate.reset.runs.reasons import (
     RUN_LOST,
     WAITING_FOR_CONNECTION,
 )
-from tidegate.reset.runs.replaying import ended_status
+from tidegate.reset.runs.replaying import ended_status, is_held
 from tidegate.reset.runs.seen import Seen, may_hold
 from tidegate.reset.store import Run
 from tidegate.resources.conditions import COMPLETE, Refusal, find_condition
@@ -176,6 +185,9 @@ def leave(draft: Draft, since: datetime) -> Decision:
         _unbelieved(draft, current, forged)
         return draft.decide(RemoveFinalizer(), again_after_s=0)
     if run is not None and run.result is not None and not forged:
+        if is_held(run) and seen.replay is not None and not seen.replay.is_unlimited and not seen.trouble:
+            return draft.decide(LiftLimits(), again_after_s=seen.tick_s)
+        # What could not be taken back is swept.
         finish(draft, current, run, run.result)
         return draft.decide(RemoveFinalizer(), again_after_s=0)
     if seen.abandoned:

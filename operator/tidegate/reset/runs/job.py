@@ -16,6 +16,7 @@ from tidegate.kafka.errors import Fenced, KafkaFailure, NotAuthorized, Unavailab
 from tidegate.reset.applying.apply import GroupReset
 from tidegate.reset.applying.claim import GroupClaim
 from tidegate.reset.applying.gates import open_gates_of
+from tidegate.reset.applying.replay import HELD
 from tidegate.reset.applying.timing import Pace, Tuning
 from tidegate.reset.evidence import Evidence
 from tidegate.reset.model.plan import Plan
@@ -165,11 +166,12 @@ def apply_or_replay(
     return result
 
 
-def keep_limits(store: RunStore, kafka: Kafka, clock: Clock) -> None:
-    """Write the limits of a replay again: the control topic may have been lost. Raises ``KafkaFailure``."""
+def keep_limits(store: RunStore, kafka: Kafka, clock: Clock, *, lifted: bool = False) -> None:
+    """Write the limits of a replay again: the control topic may have been lost. ``lifted``: take those back of a group
+    that has stayed at its end, and is paused there by now. Raises ``KafkaFailure``."""
     run = store.load()
-    if run.plan is not None and run.result is None:
-        group_reset(store, run.attempt, kafka, clock, None).keep_limits()
+    if run.plan is not None and (run.result is None or run.result.reason == HELD):
+        group_reset(store, run.attempt, kafka, clock, None).keep_limits(lifted=lifted)
 
 
 def settle(

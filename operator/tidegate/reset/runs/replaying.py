@@ -32,6 +32,11 @@ def is_replaying(run: Run) -> bool:
     return run.result is None and run.last is not None and run.last.phase is ResetPhase.REPLAYING
 
 
+def is_held(run: Run | None) -> bool:
+    """Whether its group stays where its replay has ended, by limits that are left until a pause holds it."""
+    return run is not None and run.result is not None and run.result.reason == HELD
+
+
 def _ending(run: Run) -> Progress | None:
     """The line since which the group is moved on from the end."""
     return next((line for line in run.journal if line.putting_back in ENDINGS), None)
@@ -45,13 +50,8 @@ def has_to_be_over_by(run: Run) -> datetime | None:
     return replay.at + until.within if ending is None else ending.at + ENDING_LIMIT
 
 
-def why_overdue(run: Run, unpaused: str = "") -> str:
-    """Of a run that was to be over by then, for people. ``unpaused``: why its group was not paused at the end."""
-    if unpaused and _ending(run) is None:
-        return (
-            f"the replay of reset {run.request.run_id} reached its end, but its group was not paused there within "
-            f"until.within: {unpaused}"
-        )
+def why_overdue(run: Run) -> str:
+    """Of a run that was to be over by then, for people."""
     if _ending(run) is None:
         return f"the replay of reset {run.request.run_id} was not over within until.within"
     minutes = ENDING_LIMIT // timedelta(minutes=1)

@@ -51,7 +51,7 @@ class Start:
 @dataclass(frozen=True, slots=True)
 class PauseSeen:
     """The ``ConsumerGroupPause`` that is to keep a group where its replay has ended; ``waits_for``: why it does not
-    yet, for a person. Before the replay is over: it keeps a partition from its end."""
+    yet, for a person."""
 
     name: str
     is_there: bool = False
@@ -106,7 +106,7 @@ class Seen:
     replay: Replayed | None = None
     """How far a replay has come, where the brokers told."""
     pause: PauseSeen | None = None
-    """Where the group is to stay paused at its end: of a replay that is over, or that its pause keeps from that."""
+    """Of a group that stays where its replay has ended."""
 
     @property
     def under_way(self) -> OffsetResetStatus | None:
