@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from agent.kafka.confluent_application import PROTOCOLS, Application, Scene, links_of_its_own
 from devstack import KafkaCluster
@@ -264,6 +264,42 @@ class Deaf:
             self.drops -= 1
         else:
             self._consumer.pause(consumer, partitions)
+
+
+class Slow(Deaf):
+    """librdkafka's consumer whose coordinator tells no committed offsets in time."""
+
+    def __init__(self, consumer: Any) -> None:
+        super().__init__(consumer, drops=0)
+        self.is_slow = False
+
+    def committed(self, *args: Any, **kwargs: Any) -> Any:
+        if self.is_slow:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        return self._consumer.committed(*args, **kwargs)
+
+
+def test_a_consumer_that_ends_while_it_is_paused_commits_no_offset_of_an_earlier_reset(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Long since, the group was reset to that; where it is now, nobody says in time."""
+    slow = Slow(confluent_client.Consumer)
+    monkeypatch.setattr(confluent_client, "Consumer", slow)
+    application = scene.application(commit="auto")
+    application.wait_flowing(0, 1)
+    assert eventually(lambda: application.offsets(0)[-1] >= 30, 90)
+    scene.pause(0)
+    scene.reset(0, 5)
+    reset = time.time()
+    scene.release(0)
+    assert eventually(lambda: len(application.offsets(0, reset)) > 40, 90)
+    stands = scene.pause(0).offset
+    assert stands > 40
+
+    slow.is_slow = True
+    application.close()
+
+    assert scene.committed(0) == stands
 
 
 def withheld(application: Application) -> dict[Partition, int]:

@@ -324,7 +324,10 @@ class Driver(ConsumerOffsets):
                 found = self._enter(self.positions, consumer, effect.partitions)
                 self._note_highest(found)
                 with self._state:
-                    self._stored.update({p: offset for p, offset in found.items() if offset is not None})
+                    stored = {p: offset for p, offset in found.items() if offset is not None}
+                    self._stored.update(stored)
+                    for partition in stored:  # it was delivered since
+                        self._sought.pop(partition, None)
                 return found  # type: ignore[no-any-return]
             case Commit():
                 self._enter(self._commit_stored, consumer, True)

@@ -149,7 +149,8 @@ class ConsumerOffsets:
         """Where the group stands, of partitions of which librdkafka has stored another offset from before a reset."""
         right = self._look_up(consumer, outdated)
         with self._state:
-            for partition in outdated.keys() - right.keys():
+            # While one is closed, the group may have been reset anew: where it stands is not known then.
+            for partition in outdated.keys() - right.keys() - self.core.sealed():
                 if self._sought.get(partition, OFFSET_INVALID) >= 0:
                     right[partition] = self._sought[partition]
         if unknown := sorted(outdated.keys() - right.keys()):
