@@ -187,34 +187,6 @@ def test_what_a_group_is_reset_to_at_a_limit_is_not_replaced_by_the_next_automat
     assert application.error is None
 
 
-@pytest.mark.parametrize("to", ["within it", "its end", "nowhere"])
-def test_a_group_that_is_reset_to_where_its_batch_at_the_limit_went_goes_on_there(scene: Scene, to: str) -> None:
-    """As a replay that ends shortly before where the group was: what lies between is not read again, though librdkafka
-    had stored it, and may have committed it by itself."""
-    application = scene.application(style="consume", commit="auto", config={"auto.commit.interval.ms": 4_000})
-    application.wait_flowing(0, 1)
-    assert eventually(lambda: application.offsets(0)[-1] >= 60, 90)
-    stood = scene.pause(0).offset
-    epoch = scene.limit(0, stood - 5)
-    scene.reset(0, 5)
-    scene.release(0)
-    assert eventually(lambda: (ack := scene.acked(0, epoch)) is not None and ack.offset == stood - 5, 90)
-    replayed = time.time()
-    stored = scene.committed(0)
-    assert stored > stood, "the batch was stored, and is committed by the time of the ack"
-    goal = {"within it": stood, "its end": stored, "nowhere": stood - 5}[to]
-
-    scene.pause(0)
-    if to != "nowhere":
-        scene.reset(0, goal)
-    scene.limit(0, None)
-    scene.release(0)
-    application.wait_flowing(0, since=replayed)
-
-    assert application.offsets(0, replayed)[0] == goal
-    assert application.error is None
-
-
 def test_a_consumer_that_polls_has_committed_no_more_than_up_to_its_limit(scene: Scene) -> None:
     """What it takes off its queue librdkafka stores, and commits; so it is paused before that."""
     application = scene.application(style="poll", commit="auto")

@@ -35,8 +35,6 @@ COMMITTED_S: Final = 1.0
 _BARGE_S: Final = 0.2
 SETTLE_S: Final = 0.02
 _SETTLING_S: Final = 5.0
-_NOT_ALL_READ: Final = "tidegate: records before this were withheld"
-"""The metadata of an offset that is committed only because librdkafka has stored it, to know it from a reset to it."""
 
 
 class ConsumerOffsets:
@@ -73,8 +71,6 @@ class ConsumerOffsets:
         self._settle_s = SETTLE_S
         self._leaked: dict[Partition, tuple[int, int]] = {}
         """What was withheld and is still to be read, by partition: the first offset, and the one after the last."""
-        self._unmarked: dict[Partition, int] = {}
-        """What was committed of that by itself, as last seen before the partition was closed."""
 
     @contextmanager
     def calls(self, patience_s: float = _BARGE_S) -> Iterator[bool]:
@@ -179,7 +175,6 @@ class ConsumerOffsets:
             self._is_settled(partition)
             self._highest.pop(partition, None)
             self._leaked.pop(partition, None)
-            self._unmarked.pop(partition, None)
             self._stored.pop(partition, None)
             self._sought.pop(partition, None)
             self._fresh.discard(partition)
@@ -266,9 +261,8 @@ class ConsumerOffsets:
                 self._is_settled(partition)
                 self._settling[partition] = time.monotonic() + _SETTLING_S
                 self._highest[partition] = offset
-            marks = {p: (_NOT_ALL_READ,) if p in self._leaked else () for p in found}
         if found:
-            offsets = [TopicPartition(*p, offset, *marks[p]) for p, offset in found.items()]
+            offsets = [TopicPartition(*p, offset) for p, offset in found.items()]
             self._enter(client.Consumer.commit, consumer, offsets=offsets, asynchronous=True)
 
     def _commit_ended(self, call: int) -> None:
@@ -314,24 +308,14 @@ class ConsumerOffsets:
                 raise
             # It may not have a group: it assigns by hand and commits nothing.
             return dict.fromkeys(partitions)
-        told = {key(p): p for p in found if p.error is None}
-        offsets = {partition: p.offset if p.offset >= 0 else None for partition, p in told.items()}
+        offsets = {key(p): p.offset if p.offset >= 0 else None for p in found if p.error is None}
         if self.core.client_stores:
             with self._state:
-                # It stored by itself what nobody was given, and that was committed.
-                offsets |= {p: self._leaked[p][0] for p, at in told.items() if self._is_withheld_from(p, at)}
+                for partition, (first, end) in self._leaked.items():
+                    # It stored by itself what nobody was given, and that was committed.
+                    if first < (offsets.get(partition) or 0) <= end:
+                        offsets[partition] = first
         return offsets
-
-    def _is_withheld_from(self, partition: Partition, told: Any) -> bool:
-        """Whether this committed offset is the client's own, and not one that the group was reset to since."""
-        first, end = self._leaked.get(partition, (0, 0))
-        if not first < told.offset <= end:
-            return False
-        is_marked: bool = told.metadata == _NOT_ALL_READ
-        if partition not in self.core.sealed():
-            self._unmarked[partition] = OFFSET_INVALID if is_marked else told.offset
-            return True
-        return is_marked or self._unmarked.get(partition) == told.offset
 
     def _go_back(self, consumer: Any, partitions: Sequence[Partition]) -> None:
         """To the first record that was withheld, where no other place was sought since. Raises ``RuntimeError``."""
