@@ -229,7 +229,7 @@ def test_a_group_goes_on_here_where_it_stood_over_there(
     assert targets[TopicPartition(called[late], 0)] == 60
     notes = "\n".join(stored.plan.notes)
     assert f"{called[late]}-0: 10" in notes, notes
-    assert f"not followed: {exact}-0: 75, taken 70" in notes, notes
+    assert f"not used: {exact}-0: 75, taken 70" in notes, notes
     assert f"unchanged, since the same records have the same offsets in the other cluster: {exact}-0" in notes, notes
     assert f"at most {sum(twice.values()) + 10:,} that group {group} has read" in notes, notes
 
