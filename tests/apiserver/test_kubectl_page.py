@@ -79,6 +79,7 @@ def shown(kubectl: Kubectl, names: dict[str, str]) -> str:
     for kind in KINDS:
         for command in (f"get {kind}", f"get {kind} -o wide", f"describe {kind}"):
             lines = kubectl(*command.split()).strip().splitlines()
+            assert lines, f"kubectl {command} shows none"
             if command.startswith("get"):
                 rows = [[plain(cell) for cell in row] for row in _cells(lines)]
                 widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
