@@ -78,14 +78,21 @@ def shown(kubectl: Kubectl, names: dict[str, str]) -> str:
     parts = []
     for kind in KINDS:
         for command in (f"get {kind}", f"get {kind} -o wide", f"describe {kind}"):
-            lines = kubectl(*command.split()).strip().splitlines()
-            assert lines, f"kubectl {command} shows none"
+            lines = _lines(kubectl, command)
             if command.startswith("get"):
                 rows = [[plain(cell) for cell in row] for row in _cells(lines)]
                 widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
                 lines = ["   ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) for row in rows]
             parts.append(f"\n```\n$ kubectl {command}\n" + "\n".join(map(plain, lines)) + "\n```\n")
     return "".join(parts)
+
+
+def _lines(kubectl: Kubectl, command: str) -> list[str]:
+    """An API server under load was seen to list none of what was there, for a moment."""
+    found: list[str] = until(
+        lambda: kubectl(*command.split()).strip().splitlines(), f"kubectl {command} shows what is there"
+    )
+    return found
 
 
 def _cells(lines: list[str]) -> list[list[str]]:
