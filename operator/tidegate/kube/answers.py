@@ -43,9 +43,14 @@ def is_already_there(error: object) -> bool:
 def is_of_ending_namespace(error: object) -> bool:
     """Whether the API server refuses to make something because the namespace is being deleted
     (``NamespaceTerminatingCause``)."""
+    return has_cause(error, "NamespaceTerminating")
+
+
+def has_cause(error: object, reason: str) -> bool:
+    """Whether an answer of the API server names this as one of its causes (``StatusCause`` of ``meta/v1``)."""
     try:
         causes = json.loads(getattr(error, "body", None) or "")["details"]["causes"]
-        return any(cause.get("reason") == "NamespaceTerminating" for cause in causes)
+        return any(cause.get("reason") == reason for cause in causes)
     except (TypeError, ValueError, KeyError, AttributeError):
         return False
 

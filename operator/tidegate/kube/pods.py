@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kubernetes.client import ApiClient, CustomObjectsApi
 from kubernetes.client.exceptions import ApiException
 
+from tidegate.kube.answers import has_cause
 from tidegate.kube.client import bounded_call, bounded_object
 from tidegate.kube.core import CoreObjects
 from tidegate.kube.injection import Evicted
@@ -76,10 +76,4 @@ class PodsClient:
 
 def _is_of_budget(error: object) -> bool:
     """Whether a PodDisruptionBudget says so (``DisruptionBudgetCause``), and not a server that has too much to do."""
-    if not isinstance(error, ApiException) or error.status != _TOO_MANY:
-        return False
-    try:
-        causes = json.loads(error.body)["details"]["causes"]
-        return any(cause.get("reason") == "DisruptionBudget" for cause in causes)
-    except (TypeError, ValueError, KeyError, AttributeError):
-        return False
+    return isinstance(error, ApiException) and error.status == _TOO_MANY and has_cause(error, "DisruptionBudget")

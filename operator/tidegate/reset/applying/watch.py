@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.model import Group, GroupState, GroupType, TopicPartition
@@ -38,13 +38,8 @@ class TargetWatch:
         A round may last long enough for their owners to go on from there to beyond the targets, which no look after
         it can tell from progress.
         """
-        others = self._state.unverified - pending
-        seen = self._view.committed(others) if others else {}
-        verdicts = {p: Watched(None, self._state.targets[p], seen.get(p)).verdict for p in others}
-        overwritten = frozenset(p for p, verdict in verdicts.items() if verdict is Verdict.OVERWRITTEN)
-        if not self._state.putting_back:
-            self._state.redone += len(overwritten)
-        return overwritten
+        watched = self._watched(self._state.unverified - pending, {})
+        return self._to_redo(p for p, each in watched.items() if each.verdict is Verdict.OVERWRITTEN)
 
     def in_doubt_elsewhere(self, partitions: Partitions) -> Partitions:
         """Which of these are not known to be read from their targets, though earlier rounds have done them.
@@ -52,13 +47,21 @@ class TargetWatch:
         Where an owner sent a commit that it had kept back, others may do so later than anybody has looked for it: what
         comes first may then be an old position, from which its owner goes on.
         """
-        others = self._state.unverified & partitions
-        seen = self._view.committed(others) if others else {}
-        stand = {p: Watched(self._state.replaced.get(p), self._state.targets[p], seen.get(p)) for p in others}
-        in_doubt = frozenset(p for p, each in stand.items() if each.verdict is Verdict.QUIET or each.is_old)
+        watched = self._watched(self._state.unverified & partitions, self._state.replaced)
+        return self._to_redo(p for p, each in watched.items() if each.verdict is Verdict.QUIET or each.is_old)
+
+    def _watched(
+        self, partitions: Partitions, before: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, Watched]:
+        """How these stand now, against where they stood before their targets were committed."""
+        seen = self._view.committed(partitions) if partitions else {}
+        return {p: Watched(before.get(p), self._state.targets[p], seen.get(p)) for p in partitions}
+
+    def _to_redo(self, partitions: Iterable[TopicPartition]) -> Partitions:
+        again = frozenset(partitions)
         if not self._state.putting_back:
-            self._state.redone += len(in_doubt)
-        return in_doubt
+            self._state.redone += len(again)
+        return again
 
     def overwritten_while_empty(
         self, pending: Partitions, earlier: Mapping[TopicPartition, int], emptied: Emptied | None
