@@ -272,7 +272,12 @@ class ResetPasses:
         if not begins:
             await self._tell_all(body, decision)
         phase = decision.status.phase
-        parts.metrics.run_is(seen.uid, None if phase is None else phase.value, waiting=decision.waiting)
+        parts.metrics.run_is(
+            seen.uid,
+            None if phase is None else phase.value,
+            waiting=decision.waiting,
+            since=_went_on_at(decision.status),
+        )
         if decision.status != seen.status:
             write = functools.partial(parts.kube.replace_status, RESETS, body, decision.status.to_json())
             live = parts.live.used_by(body) if begins else None
@@ -383,3 +388,13 @@ class ResetPasses:
 
 def _annotations(body: Object) -> Mapping[str, str]:
     return body["metadata"].get("annotations") or {}
+
+
+def _went_on_at(status: OffsetResetStatus) -> datetime | None:
+    """When a run began, or was approved, or began the replay that it has ended since."""
+    times = [
+        status.started_at,
+        status.approval.approved_at if status.approval is not None else None,
+        status.replay.started_at if status.replay is not None else None,
+    ]
+    return max((each for each in times if each is not None), default=None)

@@ -20,6 +20,11 @@ from tidegate.resources.reset import Engine, ResetPhase
 
 _STANDSTILL_S: Final = (0.05, 0.1, 0.2, 0.5, 1, 2, 3, 5, 8, 15, 30, 60)
 _ACK_S: Final = (0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 120)
+_AT_WORK: Final = frozenset(
+    phase.value
+    for phase in ResetPhase
+    if not phase.is_final and phase not in (ResetPhase.PENDING, ResetPhase.AWAITING_APPROVAL, ResetPhase.REPLAYING)
+)
 _LOOKS: Final = ("ok", "failed")
 _NEW_PARTITIONS: Final = ("Given", "Standing", "Overtaken", "Backfilled", "TooOld")
 _SWEPT: Final = ("pause", "reset")
@@ -47,6 +52,13 @@ class Metrics:
         self._waiting = Gauge(
             "tidegate_runs_waiting", "Resets that wait for another reset of their group.", registry=self.registry
         )
+        oldest_run = Gauge(
+            "tidegate_oldest_run_age_seconds",
+            "How long the reset that has been in progress for the longest time has been so, not counting the time for "
+            "which it waited for approval, for another reset or for the end of its replay; 0 if none is.",
+            registry=self.registry,
+        )
+        oldest_run.set_function(self._oldest_run_s)
         self._finished = Counter(
             "tidegate_runs_finished", "Runs that ended.", ["outcome", "reason"], registry=self.registry
         )
@@ -168,6 +180,7 @@ class Metrics:
         )
         self._newer_ones: dict[str, set[str]] = {}
         self._phases: dict[str, str] = {}
+        self._at_work: dict[str, float] = {}
         self._waiters: set[str] = set()
         self._known_pauses: dict[str, _Pause] = {}
         for phase in ResetPhase:
@@ -191,10 +204,17 @@ class Metrics:
 
     # --- runs ---------------------------------------------------------------------------------------------------------
 
-    def run_is(self, uid: str, phase: str | None, *, waiting: bool = False) -> None:
-        """Where a reset stands; ``None``: it has not begun, or is gone."""
+    def run_is(self, uid: str, phase: str | None, *, waiting: bool = False, since: datetime | None = None) -> None:
+        """Where a reset stands; ``phase`` ``None``: it has not begun, or is gone.
+
+        ``since``: when it began, or last went on after it had waited; for one that an earlier process has begun.
+        """
         if self._phases.get(uid) == phase and (uid in self._waiters) is waiting:
             return  # most passes bring no news, and what follows counts all
+        if phase not in _AT_WORK or waiting:
+            self._at_work.pop(uid, None)
+        elif uid not in self._at_work:
+            self._at_work[uid] = since.timestamp() if since is not None and uid not in self._phases else time.time()
         if phase is None:
             self._phases.pop(uid, None)
         else:
@@ -204,6 +224,9 @@ class Metrics:
         for known in ResetPhase:
             self._runs.labels(known.value).set(tally[known.value])
         self._waiting.set(len(self._waiters))
+
+    def _oldest_run_s(self) -> float:
+        return _age_s(tuple(self._at_work.values()))
 
     def runs_may_end(self, ends: Iterable[tuple[str, str]]) -> None:
         """The outcomes and reasons that are known before any run has ended."""
@@ -259,9 +282,7 @@ class Metrics:
         self._acked.observe(seconds)
 
     def _oldest_pause_s(self) -> float:
-        # Called by the thread that serves the metrics.
-        times = [pause.since.timestamp() for pause in tuple(self._known_pauses.values()) if pause.since is not None]
-        return max(0.0, time.time() - min(times)) if times else 0.0
+        return _age_s(p.since.timestamp() for p in tuple(self._known_pauses.values()) if p.since is not None)
 
     # --- clusters -----------------------------------------------------------------------------------------------------
 
@@ -332,3 +353,8 @@ class Metrics:
 
     def unobserved(self, count: int) -> None:
         self._unobserved.set(count)
+
+
+def _age_s(times: Iterable[float]) -> float:
+    """Of the oldest. Called by the thread that serves the metrics, while another one may add and remove some."""
+    return max(0.0, time.time() - min(tuple(times), default=time.time()))

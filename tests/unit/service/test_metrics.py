@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -109,3 +110,34 @@ def test_a_pass_without_news_counts_nothing_again(monkeypatch: pytest.MonkeyPatc
 
     with pytest.raises(TypeError):
         tell(counted)
+
+
+def oldest_run_s(metrics: Metrics) -> float:
+    age = metrics.registry.get_sample_value("tidegate_oldest_run_age_seconds")
+    assert age is not None
+    return age
+
+
+def test_the_oldest_run_is_not_hidden_by_others_that_end(metrics: Metrics) -> None:
+    hour_ago = datetime.now(UTC) - timedelta(hours=1)
+    assert oldest_run_s(metrics) == 0
+    metrics.run_is("stuck", "Applying", since=hour_ago)
+    metrics.run_is("quick", "Planning", since=datetime.now(UTC))
+    metrics.run_is("quick", "Succeeded")
+    metrics.run_is("stuck", "Verifying", since=hour_ago)
+    assert 3600 <= oldest_run_s(metrics) < 3700
+
+    metrics.run_is("stuck", "RolledBack")
+    assert oldest_run_s(metrics) == 0
+
+
+@pytest.mark.parametrize(("phase", "waiting"), [("AwaitingApproval", False), ("Replaying", False), ("Planning", True)])
+def test_a_run_that_waits_is_not_in_progress(metrics: Metrics, phase: str, waiting: bool) -> None:
+    """And once it goes on, it has been in progress from then on."""
+    hour_ago = datetime.now(UTC) - timedelta(hours=1)
+    metrics.run_is("u", phase, waiting=waiting, since=hour_ago)
+    assert oldest_run_s(metrics) == 0
+    metrics.run_is("u", "Applying", since=hour_ago)
+    assert oldest_run_s(metrics) < 100
+    metrics.run_is("u", None)
+    assert oldest_run_s(metrics) == 0
