@@ -597,13 +597,18 @@ def test_prometheus_comes_with_a_token_where_the_metrics_ask_for_one() -> None:
     assert named["tlsConfig"]["serverName"] == f"tidegate-metrics.{NAMESPACE}.svc"
 
 
-def _known_metrics() -> set[str]:
+def _all_metrics() -> Metrics:
     metrics = Metrics()
     RetentionMetrics(metrics.registry)
     StuckMetrics(metrics.registry)
     BackupMetrics(metrics.registry)
     MirrorMetrics(metrics.registry)
     InjectionMetrics(metrics.registry)
+    return metrics
+
+
+def _known_metrics() -> set[str]:
+    metrics = _all_metrics()
     found = re.findall(r"^# TYPE (\S+)", generate_latest(metrics.registry).decode(), re.MULTILINE)
     return {*found, *(f"{name}_bucket" for name in found)}
 
@@ -626,6 +631,49 @@ def test_alerts_and_dashboard_ask_for_metrics_that_there_are() -> None:
         assert asked <= known, f"{where}: {sorted(asked - known)}"
 
 
+LABELS_OF_TARGETS = frozenset({"namespace", "job", "instance", "pod", "container", "service", "endpoint", "node"})
+"""What Prometheus, as the Prometheus operator configures it, says of the process that it asks."""
+
+
+def test_no_label_of_a_metric_is_one_that_prometheus_gives_to_its_target() -> None:
+    """Such a label is stored as ``exported_...``: alerts would name the operator's namespace for that of a resource."""
+    for family in _all_metrics().registry.collect():
+        told = {label for sample in family.samples for label in sample.labels}
+        assert not told & LABELS_OF_TARGETS, family.name
+    for path in (CHART.parents[1] / "operator" / "tidegate").rglob("*.py"):
+        for labels in re.findall(r"\[((?:\"[a-z_]+\"(?:, )?)+)\],\s*registry=", path.read_text()):
+            assert not set(re.findall(r"[a-z_]+", labels)) & LABELS_OF_TARGETS, path
+
+
+@pytest.mark.parametrize(
+    ("metrics", "selector"),
+    [
+        ({"serviceMonitor": {"enabled": True}}, 'namespace="tidegate-system",job="tidegate-metrics"'),
+        ({"podMonitor": {"enabled": True}, "authentication": "none"}, 'namespace="tidegate-system",job="tidegate-system/tidegate"'),
+        (
+            {"serviceMonitor": {"enabled": True}, "rules": {"selector": 'cluster="a",job=~"t.*"'}},
+            'cluster="a",job=~"t.*"',
+        ),
+        ({}, ""),
+    ],
+)
+def test_alerts_ask_for_the_series_of_this_release(metrics: dict[str, Any], selector: str) -> None:
+    """Otherwise the leader of one release makes up for that of another one, which has none."""
+    rules = {"enabled": True, **metrics.get("rules", {})}
+    for rule in one(render({"metrics": {**metrics, "rules": rules}}), "PrometheusRule")["spec"]["groups"][0]["rules"]:
+        for name, labels in re.findall(r"(tidegate_[a-z_]+)(?:\{([^}]*)\})?", rule["expr"]):
+            assert labels.endswith(selector), name
+            assert selector or "job" not in labels
+
+
+def test_an_impossible_selector_is_refused() -> None:
+    done = helm(
+        "template", "t", str(CHART), values={"metrics": {"rules": {"enabled": True, "selector": "job=tidegate"}}}
+    )
+    assert done.code != 0
+    assert "selector" in done.complaint
+
+
 def test_what_is_counted_is_counted_once_and_the_worst_of_several_processes_counts() -> None:
     told: dict[str, set[str]] = {}
     for where, expression in _expressions():
@@ -637,12 +685,13 @@ def test_what_is_counted_is_counted_once_and_the_worst_of_several_processes_coun
     assert sorted(phases) == sorted(phase.value for phase in ResetPhase if not phase.is_final and phase not in waiting)
     # Two shards may know of one connection: one of them only reads its cluster, for resets in another one.
     assert told["Unreachable Kafka clusters"] == {
-        "count(min by (connection) (tidegate_connection_up) == 0) or vector(0)"
+        'count(min by (connection) (tidegate_connection_up{namespace=~"$namespace"}) == 0) or vector(0)'
     }
     # Each process answers for itself: one that has not got the new certificate is not made up for by one that has.
     for where in ("TidegateWebhookCertificateExpires", "Webhook certificate expires in"):
         (expression,) = told[where]
-        assert expression.startswith("min(tidegate_webhook_certificate_expiry_timestamp_seconds > 0) - time()")
+        asked = re.sub(r"\{[^}]*\}", "", expression)
+        assert asked.startswith("min(tidegate_webhook_certificate_expiry_timestamp_seconds > 0) - time()")
 
 
 ALERTS_PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "alerts.md"

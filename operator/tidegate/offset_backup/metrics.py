@@ -14,22 +14,25 @@ class BackupMetrics:
         self._taken_at = Gauge(
             "tidegate_backup_timestamp_seconds",
             "When an OffsetBackup's newest backup had been read, in seconds since 1970; 0 before the first.",
-            ["namespace", "backup"],
+            ["resource_namespace", "backup"],
             registry=registry,
         )
         self._schedule = Gauge(
             "tidegate_backup_schedule_seconds",
             "How often backups of an OffsetBackup are due.",
-            ["namespace", "backup"],
+            ["resource_namespace", "backup"],
             registry=registry,
         )
         self._offsets = Gauge(
-            "tidegate_backup_offsets", "Offsets in its newest backup.", ["namespace", "backup"], registry=registry
+            "tidegate_backup_offsets",
+            "Offsets in its newest backup.",
+            ["resource_namespace", "backup"],
+            registry=registry,
         )
         self._unread = Gauge(
             "tidegate_backup_unread_groups",
             "Groups that could not be read for its newest backup.",
-            ["namespace", "backup"],
+            ["resource_namespace", "backup"],
             registry=registry,
         )
         self._attempts = Counter(

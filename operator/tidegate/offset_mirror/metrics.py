@@ -17,26 +17,26 @@ class MirrorMetrics:
         self._partitions = Gauge(
             "tidegate_mirror_partitions",
             "Partitions of an OffsetMirror by the state of their copies; those that are Drifted are no longer Stopped.",
-            ["namespace", "mirror", "state"],
+            ["resource_namespace", "mirror", "state"],
             registry=registry,
         )
         self._lag = Gauge(
             "tidegate_mirror_lag_records",
             "How many offsets its copies lag behind the source; NaN if that is unknown for all of them.",
-            ["namespace", "mirror"],
+            ["resource_namespace", "mirror"],
             registry=registry,
         )
         self._age = Gauge(
             "tidegate_mirror_lag_seconds",
             "The longest time since one of its copies had all that the source had then; infinite where one has not had "
             "it yet, 0 where there are no copies.",
-            ["namespace", "mirror"],
+            ["resource_namespace", "mirror"],
             registry=registry,
         )
         self._groups = Gauge(
             "tidegate_mirror_groups",
             "Groups whose offsets it carries over: Carried, InUse at the target, Failed.",
-            ["namespace", "mirror", "state"],
+            ["resource_namespace", "mirror", "state"],
             registry=registry,
         )
         self._records = Counter(
@@ -69,7 +69,7 @@ class MirrorMetrics:
             return
         self._known.discard(key)
         for gauge in (self._partitions, self._lag, self._age, self._groups):
-            gauge.remove_by_labels({"namespace": namespace, "mirror": mirror})
+            gauge.remove_by_labels({"resource_namespace": namespace, "mirror": mirror})
 
     def wrote(self, records: int, size: int) -> None:
         """From any thread."""

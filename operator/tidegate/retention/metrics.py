@@ -19,7 +19,7 @@ class RetentionMetrics:
         self._left = Gauge(
             "tidegate_offsets_expire_seconds",
             "How long until the first offset of a policy's group expires, as far as known; absent if none does.",
-            ["namespace", "policy"],
+            ["resource_namespace", "policy"],
             registry=registry,
         )
         self._guarded = Gauge(
@@ -34,13 +34,13 @@ class RetentionMetrics:
         self._of_groups = Gauge(
             "tidegate_group_offsets_expire_seconds",
             "How long until the first offset of one group of a policy for many groups expires, as far as known.",
-            ["namespace", "policy", "group"],
+            ["resource_namespace", "policy", "group"],
             registry=registry,
         )
         self._wholes = Gauge(
             "tidegate_policy_groups",
             "Groups of a policy for many groups, by the reason that its condition Retained would have for each alone.",
-            ["namespace", "policy", "reason"],
+            ["resource_namespace", "policy", "reason"],
             registry=registry,
         )
         self._ends_s: dict[tuple[str, str], dict[str, float]] = {}

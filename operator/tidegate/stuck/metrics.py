@@ -12,13 +12,13 @@ class StuckMetrics:
         self._stuck = Gauge(
             "tidegate_stuck_records",
             "Partitions of a group that do not get past a record; absent for groups without any.",
-            ["namespace", "policy", "group"],
+            ["resource_namespace", "policy", "group"],
             registry=registry,
         )
         self._judged = Gauge(
             "tidegate_judged_partitions",
             "Partitions of a policy's groups of which enough was seen to tell whether they are stuck at a record.",
-            ["namespace", "policy"],
+            ["resource_namespace", "policy"],
             registry=registry,
         )
         self._found = Counter(

@@ -247,13 +247,13 @@ def test_what_is_due_is_ordered_made_and_told(world: World) -> None:
     assert (world.last.next, world.last.failures, world.last.missed) == (at(13), 0, 0)
     assert (world.condition.status.value, world.condition.reason) == ("True", "BackupTaken")
     assert world.events == ["BackupTaken"]
-    assert world.sample("tidegate_backup_offsets", namespace="ns", backup="p") == 12
+    assert world.sample("tidegate_backup_offsets", resource_namespace="ns", backup="p") == 12
     assert world.sample("tidegate_backup_attempts_total", outcome="Taken") == 1
     assert world.sample("tidegate_backup_attempts_total", outcome="Failed") == 0
     taken_at = world.last.last.taken_at.timestamp()
-    assert world.sample("tidegate_backup_timestamp_seconds", namespace="ns", backup="p") == taken_at
-    assert world.sample("tidegate_backup_schedule_seconds", namespace="ns", backup="p") == 3600
-    assert world.sample("tidegate_backup_unread_groups", namespace="ns", backup="p") == 0
+    assert world.sample("tidegate_backup_timestamp_seconds", resource_namespace="ns", backup="p") == taken_at
+    assert world.sample("tidegate_backup_schedule_seconds", resource_namespace="ns", backup="p") == 3600
+    assert world.sample("tidegate_backup_unread_groups", resource_namespace="ns", backup="p") == 0
 
     world.clock.sleep(3600)
     world.keep(3)
@@ -407,7 +407,7 @@ def test_suspending_ends_the_job_and_nothing_is_late_meanwhile(world: World, res
     assert world.verdicts == {"Ready": "True"}
     assert world.document.result is not None
     assert world.document.result.withdrawn
-    assert world.sample("tidegate_backup_offsets", namespace="ns", backup="p") is None
+    assert world.sample("tidegate_backup_offsets", resource_namespace="ns", backup="p") is None
 
     world.clock.sleep(24 * 3600)
     world.keep(2)
@@ -599,12 +599,12 @@ def test_what_prometheus_was_told_goes_with_it(world: World, end: str) -> None:
     """A connection that was removed is another matter: the newest backup only gets older."""
     gauges = [f"tidegate_backup_{g}" for g in ("timestamp_seconds", "schedule_seconds", "offsets", "unread_groups")]
     world.keep(4)
-    assert world.sample(gauges[0], namespace="ns", backup="p") == 0
+    assert world.sample(gauges[0], resource_namespace="ns", backup="p") == 0
     world.end_job()
     world.keep(2)
     world.live.drop("ns", "kafka", uid="connection")
     world.keep(2)
-    assert None not in [world.sample(gauge, namespace="ns", backup="p") for gauge in gauges]
+    assert None not in [world.sample(gauge, resource_namespace="ns", backup="p") for gauge in gauges]
 
     if end == "deleted":
         world.run(world.reconciler.forget(world.body))
@@ -616,7 +616,7 @@ def test_what_prometheus_was_told_goes_with_it(world: World, end: str) -> None:
         world.spec |= {"suspend": True}
         world.keep(3)
 
-    assert {world.sample(gauge, namespace="ns", backup="p") for gauge in gauges} == {None}
+    assert {world.sample(gauge, resource_namespace="ns", backup="p") for gauge in gauges} == {None}
 
 
 def test_prometheus_is_told_of_the_newest_also_while_none_can_be_made(world: World) -> None:
@@ -629,14 +629,14 @@ def test_prometheus_is_told_of_the_newest_also_while_none_can_be_made(world: Wor
     world.live.drop("ns", "kafka", uid="connection")
     world.restart()
     world.keep()
-    assert world.sample("tidegate_backup_timestamp_seconds", namespace="ns", backup="p") == taken_at
-    assert world.sample("tidegate_backup_schedule_seconds", namespace="ns", backup="p") == 3600
+    assert world.sample("tidegate_backup_timestamp_seconds", resource_namespace="ns", backup="p") == taken_at
+    assert world.sample("tidegate_backup_schedule_seconds", resource_namespace="ns", backup="p") == 3600
 
     world.open_connection(replace(world.connection, allow=AllowSpec()))
     world.keep(2)
     assert world.condition.reason == "StorageNotAllowed"
-    assert world.sample("tidegate_backup_timestamp_seconds", namespace="ns", backup="p") == taken_at
-    assert world.sample("tidegate_backup_offsets", namespace="ns", backup="p") == 12
+    assert world.sample("tidegate_backup_timestamp_seconds", resource_namespace="ns", backup="p") == taken_at
+    assert world.sample("tidegate_backup_offsets", resource_namespace="ns", backup="p") == 12
 
 
 def test_it_is_ready_once_the_newest_backup_is_recent_and_has_all_groups(world: World) -> None:
@@ -823,7 +823,7 @@ def test_what_was_taken_stays_listed_where_the_document_is_lost(world: World, sp
     assert (world.last.last, world.last.backups) == (before.last, before.backups)
     assert (world.condition.reason, world.events) == ("GroupsUnread", events)
     assert world.condition.message.startswith("2 group(s) could not be read; the newest backup, due at")
-    assert world.sample("tidegate_backup_offsets", namespace="ns", backup="p") == 12
+    assert world.sample("tidegate_backup_offsets", resource_namespace="ns", backup="p") == 12
 
     world.end_job()
     world.keep(2)

@@ -505,7 +505,9 @@ def test_what_is_deleted_is_let_go_of(world: World) -> None:
 
 
 def lag_seconds(world: World) -> float | None:
-    return world.metrics.registry.get_sample_value("tidegate_mirror_lag_seconds", {"namespace": "ns", "mirror": "m"})
+    return world.metrics.registry.get_sample_value(
+        "tidegate_mirror_lag_seconds", {"resource_namespace": "ns", "mirror": "m"}
+    )
 
 
 def test_the_lag_grows_while_a_connection_is_in_trouble(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -801,7 +803,9 @@ def test_a_lag_that_is_not_known_is_not_measured_as_none(world: World) -> None:
     world.passes(lambda: world.status.topics != ())
     world.passes(lambda: True)
 
-    lag = world.metrics.registry.get_sample_value("tidegate_mirror_lag_records", {"namespace": "ns", "mirror": "m"})
+    lag = world.metrics.registry.get_sample_value(
+        "tidegate_mirror_lag_records", {"resource_namespace": "ns", "mirror": "m"}
+    )
     assert lag is not None
     assert math.isnan(lag)
 

@@ -212,7 +212,9 @@ def test_without_a_guard_the_place_is_gone_after_the_retention_and_that_was_anno
     world.sleep(2 * HOUR)
     assert world.told == ["ExpiresSoon"]
     assert (world.condition.status, world.condition.reason) == ("False", "ExpiresSoon")
-    assert world.metric("tidegate_offsets_expire_seconds", namespace="ns", policy="p") == pytest.approx(82_800, abs=5)
+    assert world.metric("tidegate_offsets_expire_seconds", resource_namespace="ns", policy="p") == pytest.approx(
+        82_800, abs=5
+    )
     world.sleep(expires_at - world.clock.now() - timedelta(seconds=1))
     assert world.committed == PLACE
     world.sleep(timedelta(seconds=1))
@@ -963,7 +965,7 @@ def test_what_is_left_is_counted_down_while_the_cluster_cannot_be_looked_at(worl
 
 
 def left(world: World) -> float | None:
-    return world.metric("tidegate_offsets_expire_seconds", namespace="ns", policy="p")
+    return world.metric("tidegate_offsets_expire_seconds", resource_namespace="ns", policy="p")
 
 
 def test_a_group_that_cannot_be_looked_at_any_more_has_no_series(world: World) -> None:
