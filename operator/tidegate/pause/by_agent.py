@@ -11,7 +11,7 @@ from tidegate.connection.allow import TOPIC_NOT_ALLOWED
 from tidegate.control.gates import Held
 from tidegate.control.records import Hold
 from tidegate.control.standing import Flow, PartitionStanding, standings
-from tidegate.kafka.model import Group, Member, TopicPartition
+from tidegate.kafka.model import Group, GroupState, GroupType, Member, TopicPartition
 from tidegate.pause.holds import HoldChanges, Wanted, hold_changes, hold_of, holder, own_holds, wanted_partitions
 from tidegate.pause.model import Action, AddFinalizer, ChangeHolds, Decision, Observed, Seen, Wait
 from tidegate.pause.release import refuse
@@ -259,9 +259,20 @@ def _phase(
         )
         return PausePhase.DEGRADED, ACK_OVERDUE, text
     if len(paused) == len(existing):
-        return PausePhase.PAUSED, ALL_PAUSED, count + more
+        return PausePhase.PAUSED, ALL_PAUSED, count + _perhaps_read(spec, group, paused) + more
     waiting = listed([str(row.partition) for row in existing if row.phase is not PausePhase.PAUSED])
     return PausePhase.PAUSING, PAUSING, f"{count}; waiting for {waiting}{more}"
+
+
+def _perhaps_read(spec: ConsumerGroupPauseSpec, group: Group, paused: list[Row]) -> str:
+    """What the group's description can't show: a consumer that assigns partitions to itself is no member."""
+    is_simple = group.type is GroupType.SIMPLE and group.state is not GroupState.DEAD
+    if not is_simple or not any(row.standing is not None and row.standing.flow is Flow.UNOWNED for row in paused):
+        return ""
+    return (
+        f"; group {spec.group} has offsets but has never had members. A consumer that uses assign() is not a member, "
+        "so Tidegate does not see it: if one is running without the agent, it reads on"
+    )
 
 
 def _again_after_s(seen: Seen, status: PauseStatus, observed: Observed, rows: list[Row]) -> float:

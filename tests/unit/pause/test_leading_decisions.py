@@ -222,7 +222,8 @@ KAFKA_GO = Member("go-1", "app@host (github.com/segmentio/kafka-go)", "/10.0.0.3
     ("group", "spec", "reason"),
     [
         (group_of(CLIENT, type_=GroupType.CONSUMER, assignor="uniform"), {}, "UnsupportedGroup"),
-        (group_of(CLIENT, assignor="custom"), {}, "UnsupportedAssignor"),
+        (group_of(CLIENT, assignor="RoundRobinAssigner"), {}, "UnsupportedAssignor"),  # kafkajs' own
+        (group_of(CLIENT, assignor="stream"), {}, "UnsupportedAssignor"),
         (group_of(OTHER, KAFKA_GO), {}, "UnsupportedClients"),
         (group_of(CLIENT), {"leading": {"failOpen": "Never"}}, "FailsOpen"),
         (group_of(CLIENT), {"partitions": [{"topic": "__consumer_offsets"}]}, "InternalTopic"),

@@ -445,6 +445,21 @@ def test_numbers_beyond_all_measure_are_not_all_held_beforehand() -> None:
     assert decision.status.partitions_omitted == 804
 
 
+@pytest.mark.parametrize(
+    ("kind", "acked", "is_told"),
+    [(GroupType.SIMPLE, 0, True), (GroupType.SIMPLE, 4, False), (GroupType.CLASSIC, 0, False)],
+    ids=["nobody is known", "the agent has answered", "it has had members"],
+)
+def test_that_a_consumer_may_read_on_which_no_group_shows_is_said(kind: GroupType, acked: int, is_told: bool) -> None:
+    """It uses assign(), and nobody can tell whether it is there."""
+    topics = Topics().hold(*O[:4]).ack(*O[:acked], member="")
+    decision = decide(seen_of(topics=topics, group=Group(GROUP, GroupState.EMPTY, kind)))
+    assert decision.status.phase is PausePhase.PAUSED
+    ready = find_condition(decision.status.conditions, "Ready")
+    assert ready is not None
+    assert ("assign()" in ready.message) == is_told, ready.message
+
+
 # --- what may not be --------------------------------------------------------------------------------------------------
 
 NARROW = AllowSpec(groups=("other-*",))

@@ -17,7 +17,7 @@ from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import GroupType, LogBounds, Topic, TopicPartition
 from tidegate.kafka.names import is_allowed, matches
 from tidegate.reset.model.plan import Clamped, Plan
-from tidegate.reset.model.request import ApplySettings, RunRequest, Selection
+from tidegate.reset.model.request import ApplySettings, RunRequest, Selection, Until
 from tidegate.reset.model.targets import (
     ByDuration,
     Findings,
@@ -42,6 +42,7 @@ from tidegate.reset.planning.planner import make_plan
 from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.reset.planning.targets import EPOCH, NoAim, asked_time
 from tidegate.resources.connection import GroupKind, Support
+from tidegate.resources.replay import Then
 from tidegate.resources.reset import Way
 from tidegate.resources.targets import NoMatch
 
@@ -498,6 +499,20 @@ def test_groups_whose_place_is_more_than_offsets_are_refused(kafka: FakeKafka, k
     refused = refusal(kafka, request(ToEarliest()))
     assert refused.reason == refusals.UNSUPPORTED_GROUP
     assert f"is a {kind} group" in refused.message
+
+
+def test_a_replay_is_refused_where_an_owner_or_the_next_one_may_run_no_agent(kafka: FakeKafka) -> None:
+    """Whoever assigns partitions to itself is no owner that anybody sees."""
+    asked = replace(request(ToEarliest(), ALL_ORDERS), until=Until(Then.CONTINUE, timedelta(hours=1), records=5))
+    for kind in (GroupType.SIMPLE, GroupType.CLASSIC):
+        kafka.set_group("g", kind)
+        refused = refusal(kafka, asked)
+        assert refused.reason == refusals.NEEDS_AGENTS
+        assert "no member owns these partitions" in refused.message
+    FakeConsumer(kafka, "g", ["orders"], auto_commit_s=None).start()
+    refused = refusal(kafka, asked)
+    assert refused.reason == refusals.NEEDS_AGENTS
+    assert "not every owner of these partitions runs Tidegate's agent" in refused.message
 
 
 def test_a_running_classic_streams_application_is_refused(kafka: FakeKafka) -> None:

@@ -69,6 +69,7 @@ BOTH = frozenset({"a-1", "b-1", "s-1"})
         (_owners(A, B, kind=GroupType.CONSUMER, assignor="uniform"), Way.HANDOVER, "type consumer"),
         (_owners(A, STATIC), Way.BARRIER, "give up all partitions"),
         (_owners(A, STATIC, assignor="cooperative-sticky"), Way.HANDOVER, "cooperative-sticky"),
+        (_owners(A, B, assignor="RoundRobinAssigner"), Way.HANDOVER, "assignor RoundRobinAssigner"),  # kafkajs' own
         (_owners(A, STATIC, versions={"a-1": 1, "s-1": 0}), Way.HANDOVER, "KIP-429"),
         (_owners(A, STATIC, transaction_open=True), Way.HANDOVER, "transaction"),
         (_owners(A, STATIC, kind=GroupType.CONSUMER, assignor="uniform"), Way.HANDOVER, "type consumer"),
