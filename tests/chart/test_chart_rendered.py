@@ -649,7 +649,10 @@ def test_no_label_of_a_metric_is_one_that_prometheus_gives_to_its_target() -> No
     ("metrics", "selector"),
     [
         ({"serviceMonitor": {"enabled": True}}, 'namespace="tidegate-system",job="tidegate-metrics"'),
-        ({"podMonitor": {"enabled": True}, "authentication": "none"}, 'namespace="tidegate-system",job="tidegate-system/tidegate"'),
+        (
+            {"podMonitor": {"enabled": True}, "authentication": "none"},
+            'namespace="tidegate-system",job="tidegate-system/tidegate"',
+        ),
         (
             {"serviceMonitor": {"enabled": True}, "rules": {"selector": 'cluster="a",job=~"t.*"'}},
             'cluster="a",job=~"t.*"',

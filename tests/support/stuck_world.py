@@ -145,4 +145,4 @@ class World:
         return list(self.kube.list(RESETS))
 
     def sample(self, name: str) -> float | None:
-        return self.registry.get_sample_value(name, {"namespace": "ns", "policy": "p", "group": GROUP})
+        return self.registry.get_sample_value(name, {"resource_namespace": "ns", "policy": "p", "group": GROUP})

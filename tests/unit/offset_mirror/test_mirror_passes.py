@@ -520,7 +520,7 @@ def test_the_lag_grows_while_a_connection_is_in_trouble(world: World, monkeypatc
     world.one_pass()
 
     assert (lag_seconds(world) or 0) >= 3600
-    in_sync = {"namespace": "ns", "mirror": "m", "state": "InSync"}
+    in_sync = {"resource_namespace": "ns", "mirror": "m", "state": "InSync"}
     assert world.metrics.registry.get_sample_value("tidegate_mirror_partitions", in_sync) == 0
 
 
