@@ -1,16 +1,19 @@
-"""Our assignors beside Kafka's own, on random groups: everybody gets exactly the same."""
+"""Our assignors beside Kafka's own, and kafkajs's, on random groups: everybody gets exactly the same."""
 
 from __future__ import annotations
 
+import json
+import subprocess
 from collections.abc import Iterator
 from random import Random
 
 import pytest
 
+from support.clients.node import has_node, node_command
 from support.java_assignors import AskedGroup, JavaAssignors, Shares, sticky_user_data
 from support.needs import starts
 from support.random_groups import claimed_at_will, histories, unevenly_held
-from tidegate.kafka.assignors.assignor import COOPERATIVE_STICKY, KNOWN, STICKY, assign
+from tidegate.kafka.assignors.assignor import COOPERATIVE_STICKY, KAFKAJS, KAFKAS, STICKY, assign
 from tidegate.kafka.model import Subscription, TopicPartition
 
 GROUPS = 500
@@ -25,18 +28,18 @@ def java() -> Iterator[JavaAssignors]:
         yield java
 
 
-@pytest.mark.parametrize("assignor", sorted(KNOWN))
+@pytest.mark.parametrize("assignor", sorted(KAFKAS))
 def test_over_generations(java: JavaAssignors, assignor: str) -> None:
     _same_over_generations(java, assignor, GROUPS, seed=1)
 
 
-@pytest.mark.parametrize("assignor", sorted(KNOWN))
+@pytest.mark.parametrize("assignor", sorted(KAFKAS))
 def test_members_that_claim_what_they_like(java: JavaAssignors, assignor: str) -> None:
     _same_for_any_claims(java, assignor, GROUPS, seed=2)
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("assignor", sorted(KNOWN))
+@pytest.mark.parametrize("assignor", sorted(KAFKAS))
 @pytest.mark.parametrize("release", [None, "4.0.2", "3.9.2", "3.7.2"])
 def test_many_groups_and_earlier_releases(release: str | None, assignor: str) -> None:
     with JavaAssignors(release) as java:
@@ -66,6 +69,28 @@ def test_what_does_not_exist_is_not_given_where_kafka_gives_it(java: JavaAssigno
     assert java.assign(group)["a"] > gone
 
     assert _ours(group) == {"a": frozenset({TopicPartition("t", 0), TopicPartition("t", 1)})}
+
+
+@pytest.mark.skipif(not has_node(), reason="kafkajs needs Node.js and npm")
+def test_kafkajs() -> None:
+    """Its leader gives the partitions of its own topics to everybody: groups whose members all read the same ones."""
+    random = Random(5)
+    groups = [_read_by_all(random) for _ in range(GROUPS)]
+    lines = (json.dumps({"topics": group.topics, "members": list(group.members)}) for group in groups)
+    done = subprocess.run(
+        node_command("assigner.js"), input="\n".join(lines), capture_output=True, text=True, check=True, timeout=60
+    )
+    for group, answer in zip(groups, done.stdout.splitlines(), strict=True):
+        theirs = {m: frozenset(TopicPartition(*row) for row in rows) for m, rows in json.loads(answer).items()}
+        assert _ours(group) == theirs, group
+
+
+def _read_by_all(random: Random) -> AskedGroup:
+    """Member ids as kafkajs' are, of client ids of all kinds."""
+    topics = {random.choice(["orders", "Orders", "a.b", "payments", "z-9"]): random.randint(1, 9) for _ in range(3)}
+    said = Subscription(frozenset(topics))
+    ids = [f"{random.choice(['kafkajs', 'Web', 'ä', '𝒳', 'ﬀ'])}-{random.getrandbits(32):x}" for _ in range(9)]
+    return AskedGroup(KAFKAJS, topics, dict.fromkeys(ids[: random.randint(1, 9)], (said, None)))
 
 
 def _same_over_generations(java: JavaAssignors, assignor: str, groups: int, seed: int) -> None:

@@ -64,8 +64,8 @@ def assign(
     subscriptions: Mapping[str, Subscription],
     topics: Mapping[str, Topic],
 ) -> dict[str, Partitions]:
-    """Partitions by member id as the group's assignor ``protocol`` shares them out; as :func:`share_out` does where it
-    is none of Kafka's. ``before``: the last answer, as assignments of the members of that time; else as for
+    """Partitions by member id as the group's assignor ``protocol`` shares them out; as :func:`share_out` does where
+    that is not known. ``before``: the last answer, as assignments of the members of that time; else as for
     ``share_out``.
 
     The answer does not depend on which partitions are withheld: each of them is someone's share, and counts as such,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
+from tidegate.kafka.assignors.assignor import COOPERATIVE_STICKY, KAFKAJS, RANGE, ROUND_ROBIN, STICKY
 from tidegate.kafka.errors import GroupNotLive, Unavailable
 from tidegate.kafka.model import Generation, Group, GroupState, GroupType, Member, Seat, Subscription, TopicPartition
 from tidegate.kafka.ports import ClusterReader
@@ -39,7 +40,7 @@ this.
 Above the broker's default ``group.min.session.timeout.ms`` of 6 s, below the 15 s that nobody shall wait."""
 
 RENEW_EVERY_S: Final = PENDING_SESSION_S / 3
-_ASSIGNORS: Final = ("range", "roundrobin", "sticky", "cooperative-sticky")
+_ASSIGNORS: Final = (RANGE, ROUND_ROBIN, STICKY, COOPERATIVE_STICKY, KAFKAJS)
 """Offered when we join: the coordinator wants one that all members support, and hides the chosen one in a rebalance."""
 
 _REBALANCE_SEEN_S: Final = 5.0

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Final
 
 from tidegate.kafka.assignments import LEADER_CLIENT_ID
-from tidegate.kafka.assignors.assignor import COOPERATIVE_STICKY, KNOWN
+from tidegate.kafka.assignors.assignor import KNOWN, RANGE, ROUND_ROBIN, STICKY
 from tidegate.kafka.model import Group, GroupType, Member
 
-EAGER_ASSIGNORS: Final = KNOWN - {COOPERATIVE_STICKY}
+EAGER_ASSIGNORS: Final = frozenset({RANGE, ROUND_ROBIN, STICKY})
 """Classic assignors under which every member gives up all partitions before it rejoins (librdkafka, Java, Python)."""
 
 LED_ASSIGNORS: Final = KNOWN

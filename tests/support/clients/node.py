@@ -16,8 +16,9 @@ def has_node() -> bool:
     return all(shutil.which(program) is not None for program in ("node", "npm"))
 
 
-def node_command() -> list[str]:
-    """The command, without its JSON argument, for a process with consumers. Raises devstack's errors without npm."""
+def node_command(program: str = "consumers.js") -> list[str]:
+    """The command, without its arguments: by default, of a process with consumers. Raises devstack's errors without
+    npm."""
 
     def build(build: Build) -> None:
         for source in _SOURCES:
@@ -27,4 +28,4 @@ def node_command() -> list[str]:
     folder = toolcache().artifact(
         "node-test-programs", [*_SOURCES], build, label="the tests' kafkajs consumers", first_time="2 to 10 s"
     )
-    return ["node", str(folder / "consumers.js")]
+    return ["node", str(folder / program)]

@@ -222,7 +222,6 @@ KAFKA_GO = Member("go-1", "app@host (github.com/segmentio/kafka-go)", "/10.0.0.3
     ("group", "spec", "reason"),
     [
         (group_of(CLIENT, type_=GroupType.CONSUMER, assignor="uniform"), {}, "UnsupportedGroup"),
-        (group_of(CLIENT, assignor="RoundRobinAssigner"), {}, "UnsupportedAssignor"),  # kafkajs' own
         (group_of(CLIENT, assignor="stream"), {}, "UnsupportedAssignor"),
         (group_of(OTHER, KAFKA_GO), {}, "UnsupportedClients"),
         (group_of(CLIENT), {"leading": {"failOpen": "Never"}}, "FailsOpen"),
@@ -237,7 +236,15 @@ def test_what_can_not_be_led_is_refused_before_anything_is_touched(
     assert decision.action is None
 
 
-@pytest.mark.parametrize("group", [group_of(KAFKA_GO), group_of(OURS, KAFKA_GO), group_of(CLIENT, assignor="sticky")])
+@pytest.mark.parametrize(
+    "group",
+    [
+        group_of(KAFKA_GO),
+        group_of(OURS, KAFKA_GO),
+        group_of(CLIENT, assignor="sticky"),
+        group_of(CLIENT, assignor="RoundRobinAssigner"),  # kafkajs' own
+    ],
+)
 def test_what_can_be_led_is(group: Group) -> None:
     assert isinstance(decide(seen_of(led(), group=group)).action, LeadGroup)
 

@@ -1712,11 +1712,13 @@ def test_a_run_that_fails_puts_everything_back(tmp_path: Path) -> None:
             assert after[partition] >= before[partition], f"{partition} was left at the target"
 
 
-OWN = Kind("own-assignor", Way.HANDOVER, assignor="RoundRobinAssigner")
-"""kafkajs, and applications with an assignor of their own."""
+OWN = Kind("own-assignor", Way.HANDOVER, assignor="own")
+"""Applications with an assignor of their own."""
+
+KAFKAJS = Kind("kafkajs", Way.HANDOVER, assignor="RoundRobinAssigner", consumer=(("subscription_version", 0),))
 
 
-@pytest.mark.parametrize("kind", [*CLASSIC_KINDS, OWN], ids=lambda k: k.name)
+@pytest.mark.parametrize("kind", [*CLASSIC_KINDS, OWN, KAFKAJS], ids=lambda k: k.name)
 @pytest.mark.parametrize("slow", [0, 2])
 @pytest.mark.parametrize("initial_delay_s", [0.0, 3.0])
 def test_nobody_waits_longer_than_max_standstill_for_a_member_that_does_not_rejoin(

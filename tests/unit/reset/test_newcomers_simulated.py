@@ -213,7 +213,7 @@ def test_a_pod_that_is_added_behind_closed_gates_costs_no_second_round(
 @pytest.mark.parametrize("dies", [False, True], ids=["lives", "dies"])
 @pytest.mark.parametrize("version", [0, 3])
 def test_a_group_of_an_assignor_that_is_not_known_is_handed_over(version: int, dies: bool, tmp_path: Path) -> None:
-    """As kafkajs' own and those that applications bring; what an assignment of it holds is not known."""
+    """Those that applications bring; what an assignment of it holds is not known."""
     world = World(Kind("own", Way.HANDOVER, assignor="own", consumer=(("subscription_version", version),)), tmp_path)
     world.create()
     if dies:

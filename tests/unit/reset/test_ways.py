@@ -80,6 +80,7 @@ BOTH = frozenset({"a-1", "b-1", "s-1"})
         (_kept(A, B), Way.LEADING, "made to leave has kept"),
         (_kept(A, STATIC), Way.LEADING, "made to leave has kept"),
         (_kept(A, B, assignor="range"), Way.LEADING, "made to leave has kept"),
+        (_kept(A, B, assignor="RoundRobinAssigner"), Way.LEADING, "made to leave has kept"),  # kafkajs' own
         (_kept(A, KAFKA_GO), Way.HANDOVER, "cannot be led: it has segmentio/kafka-go"),
         (_kept(KAFKA_GO), Way.LEADING, "made to leave has kept"),
         (_kept(A, B, assignor="stream"), Way.HANDOVER, "cannot write the assignments of assignor stream"),

@@ -20,12 +20,18 @@ COOPERATIVE_STICKY: Final = "cooperative-sticky"
 STICKY_ASSIGNORS: Final = frozenset({STICKY, COOPERATIVE_STICKY})
 """Those that go by what members have."""
 
-KNOWN: Final = STICKY_ASSIGNORS | {RANGE, ROUND_ROBIN}
-"""The protocols of which we know what Kafka's own assignor would do."""
+KAFKAS: Final = STICKY_ASSIGNORS | {RANGE, ROUND_ROBIN}
+"""Those of Kafka's own clients, under the same names in most others."""
+
+KAFKAJS: Final = "RoundRobinAssigner"
+"""kafkajs's only one. It gives what Kafka's round robin would, if all members read the same topics."""
+
+KNOWN: Final = KAFKAS | {KAFKAJS}
+"""The protocols of which we know what the group's own assignor would do."""
 
 
 def assign(protocol: str, members: Mapping[str, Joined], counts: Mapping[str, int]) -> Assigned:
-    """What Kafka's assignor of this name (``KNOWN``) gives to each member.
+    """What the assignor of this name (``KNOWN``) gives to each member.
 
     ``members``: by member id, in the order of the JoinGroup answer, which decides where member ids collide in a hash
     map. ``counts``: partitions by topic; topics without any, and those that are not there, are nobody's.
@@ -34,7 +40,7 @@ def assign(protocol: str, members: Mapping[str, Joined], counts: Mapping[str, in
     counts = {topic: count for topic, count in counts.items() if count > 0 and topic in read}
     if protocol == RANGE:
         return assign_ranges(members, counts)
-    if protocol == ROUND_ROBIN:
+    if protocol in (ROUND_ROBIN, KAFKAJS):
         return assign_in_turns(members, counts)
     if protocol not in KNOWN:
         raise ValueError(f"{protocol} is none of the assignors {', '.join(sorted(KNOWN))}")
