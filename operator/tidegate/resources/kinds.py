@@ -79,8 +79,8 @@ KINDS: Final = (
         "cgp",
         "ConsumerGroupPause pauses partitions of one consumer group: their owners read nothing from them and keep "
         "their position. The partitions resume when the pause is deleted or suspended, or when its time is over. "
-        "Single partitions are paused by Tidegate's agent in the consumers' processes; the method Scale needs no agent "
-        "and pauses the whole group.",
+        "Single partitions are paused by Tidegate's agent in the consumers' processes or, with the method Leading, "
+        "without it for as long as the operator runs. The methods Scale and Connect pause the whole group.",
         ConsumerGroupPauseSpec,
         PauseStatus,
         (

@@ -1,4 +1,4 @@
-"""``ConsumerGroupPause``: partitions of a group stand still until it is deleted, suspended, or its time is over."""
+"""``ConsumerGroupPause``: partitions of a group are paused until it is deleted or suspended, or its time is over."""
 
 from __future__ import annotations
 

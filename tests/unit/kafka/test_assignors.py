@@ -86,9 +86,7 @@ def test_no_members_and_no_topics(assignor: str) -> None:
 
 
 def test_no_other_assignor_is_known() -> None:
-    with pytest.raises(
-        ValueError, match="streams is none of the assignors RoundRobinAssigner, cooperative"
-    ):
+    with pytest.raises(ValueError, match="streams is none of the assignors RoundRobinAssigner, cooperative"):
         assign("streams", {}, {})
 
 

@@ -204,6 +204,8 @@ GO = Kind(
 )
 """franz-go at its defaults."""
 
+KAFKAJS = Kind("kafkajs", Way.HANDOVER, assignor="RoundRobinAssigner", consumer=(("subscription_version", 0),))
+
 GO_OFTEN = replace(GO, name="cooperative-go-often", way=Way.LEADING, consumer=(*GO.consumer, ("auto_commit_s", 0.1)))
 """Its next commit is always before its next heartbeat."""
 
@@ -935,6 +937,35 @@ def test_a_commit_to_the_empty_group_is_seen_although_somebody_is_back_already(t
     assert result is not None
     assert done, "the group was never Empty"
     assert result.phase is ResetPhase.SUCCEEDED
+    world.settle()
+    world.check_reset(at_most=3)
+
+
+def test_a_group_whose_owners_commit_whenever_it_is_empty_is_led(tmp_path: Path) -> None:
+    """A kafkajs consumer that was made to leave does so until it is back, each time that it is made to leave."""
+    world = World(KAFKAJS, tmp_path)
+    for other in world.consumers[1:]:
+        other.close()
+    world.clock.sleep(12)
+    world.targets = {p: o - BACK for p, o in world.kafka.committed(GROUP).items()}
+    world.create()
+    seen: dict[TopicPartition, int] = {}
+    emptied: list[float] = []
+
+    def commit_when_empty() -> None:
+        if world.kafka.groups([GROUP])[GROUP].members:
+            seen.update({p: o for consumer in world.consumers for p, o in consumer.positions.items()})
+        else:
+            emptied.append(world.clock.now())
+            world.kafka.commit_directly(GROUP, seen)
+        if world.producing:
+            world.clock.after(0.005, commit_when_empty)
+
+    commit_when_empty()
+    result = world.execute()
+    assert result is not None
+    assert emptied, "the group was never Empty"
+    assert (result.phase, result.way, result.rounds) == (ResetPhase.SUCCEEDED, Way.LEADING, 2)
     world.settle()
     world.check_reset(at_most=3)
 
@@ -1714,8 +1745,6 @@ def test_a_run_that_fails_puts_everything_back(tmp_path: Path) -> None:
 
 OWN = Kind("own-assignor", Way.HANDOVER, assignor="own")
 """Applications with an assignor of their own."""
-
-KAFKAJS = Kind("kafkajs", Way.HANDOVER, assignor="RoundRobinAssigner", consumer=(("subscription_version", 0),))
 
 
 @pytest.mark.parametrize("kind", [*CLASSIC_KINDS, OWN, KAFKAJS], ids=lambda k: k.name)

@@ -132,6 +132,8 @@ class RoundRunner:
         if known_at_once and not outcome.not_held:
             self._journal.tell_round(ResetPhase.VERIFYING, pending, choice, ())
         overwritten = self._watch.overwritten_while_empty(pending, earlier, outcome.emptied)
+        # kafkajs does so: each round of a Handover would empty a group of one again.
+        self._state.kept_after_leaving |= bool(overwritten) and choice.way is Way.HANDOVER
         held = pending - outcome.not_held - overwritten
         if may_come_late and held:
             # Also where others are done again: by the next round an owner may have gone on to beyond the target.
