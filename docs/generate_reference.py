@@ -71,10 +71,10 @@ _TESTED: Final = (
         r"quarkus-bom</artifactId>\s*<version>(.+)</version>",
         "resets, agent, with its connector; as Quarkus packages it nightly",
     ),
-    ("franz-go", "tests/support/go/go.mod", r"twmb/franz-go v(\S+)", "resets"),
-    ("sarama", "tests/support/go/go.mod", r"IBM/sarama v(\S+)", "resets"),
-    ("segmentio/kafka-go", "tests/support/go/go.mod", r"segmentio/kafka-go v(\S+)", "resets"),
-    ("kafkajs", "tests/support/node/package.json", r'"kafkajs": "(.+)"', "resets"),
+    ("franz-go", "tests/support/go/go.mod", r"twmb/franz-go v(\S+)", "resets, pauses by leading"),
+    ("sarama", "tests/support/go/go.mod", r"IBM/sarama v(\S+)", "resets, pauses by leading"),
+    ("segmentio/kafka-go", "tests/support/go/go.mod", r"segmentio/kafka-go v(\S+)", "resets, pauses by leading"),
+    ("kafkajs", "tests/support/node/package.json", r'"kafkajs": "(.+)"', "resets, pauses by leading"),
 )
 """What, the file that pins it, the pattern of its versions there, and what of Tidegate runs with it."""
 
