@@ -30,7 +30,7 @@ from tidegate.reset.model.result import RunResult
 from tidegate.reset.model.targets import FromGroup, Target, ToOffset, Undo
 from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.reset.runs import fleet_job
-from tidegate.reset.runs.fleet import MAX_GROUPS, group_document, group_run_uid, roster_of
+from tidegate.reset.runs.fleet import MAX_GROUPS, group_document, group_request, group_run_uid, roster_of
 from tidegate.reset.runs.fleet_groups import SideBySide, undone_groups
 from tidegate.reset.runs.fleet_parts import Parts
 from tidegate.reset.runs.fleet_planning import patiently, plan_together
@@ -314,6 +314,45 @@ def is_held(world: World) -> bool:
     except RunNotFound:
         return False
     return last is not None and last.held is not None
+
+
+@pytest.mark.parametrize(("stands", "why"), [(90, "has passed the target"), (30, "has gone back")])
+def test_a_group_that_goes_another_way_than_was_approved_by_then_is_left_where_it_is(
+    stands: int, why: str, tmp_path: Path
+) -> None:
+    """As a reset of that group alone: who approved it was told what is skipped, and that nothing is read again."""
+    world = World(tmp_path, FailurePolicy.ISOLATE)
+    store = world.create(target=ToOffset(80), manual_approval=True)
+    assert world.execute() is None
+    world.kafka.commit_directly("payments-b", {TOPIC: stands})
+    store.approve()
+
+    result = world.execute()
+
+    assert result is not None
+    assert (result.phase, result.reason) == (ResetPhase.FAILED, "GroupsFailed")
+    assert world.offsets == all_at(80) | {"payments-b": stands}
+    ended = world.group("payments-b").load().result
+    assert ended is not None
+    assert (ended.reason, why in ended.message) == ("PlanOutdated", True), ended.message
+    assert ended.message.endswith("Nothing was changed")
+
+
+def test_a_plan_that_an_earlier_version_has_begun_is_gone_on_with(tmp_path: Path) -> None:
+    """It did not tell the run of a group that the plan of its fleet is to be approved."""
+    world = World(tmp_path, FailurePolicy.ISOLATE)
+    store = world.create(manual_approval=True)
+    request = store.load().request
+    store.begin_attempt()
+    begun = group_request(request, "payments-a", request.target)
+    world.group("payments-a").create(replace(begun, manual_approval=False))
+
+    assert world.execute() is None
+    store.approve()
+    result = world.execute()
+
+    assert result is not None
+    assert result.phase is ResetPhase.SUCCEEDED
 
 
 def test_nothing_is_applied_before_the_fleets_plan_is_approved(tmp_path: Path) -> None:

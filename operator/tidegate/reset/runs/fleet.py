@@ -103,13 +103,13 @@ def group_document(fleet_document: str, run_uid: str) -> str:
 
 
 def group_request(fleet: RunRequest, group_id: str, target: Target) -> RunRequest:
-    """The run of one group. The fleet's plan is what is approved; nothing is gathered beside it."""
+    """The run of one group. The fleet's plan is what is approved, as the group's writer has to know: a group that would
+    go another way by then stays where it is. Nothing is gathered beside it."""
     return replace(
         fleet,
         run_uid=group_run_uid(fleet.run_uid, group_id),
         group_id=group_id,
         target=target,
-        manual_approval=False,
         evidence=EvidenceSettings(),
         fleet=None,
         limits=None,
