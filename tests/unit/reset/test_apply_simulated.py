@@ -2304,6 +2304,35 @@ def test_what_a_dead_writer_has_put_back_is_not_put_back_again(kind: Kind, tmp_p
     world.check_nothing_missing()
 
 
+@pytest.mark.parametrize("dies", [False, True], ids=["at once", "by a successor"])
+def test_an_offset_that_a_rollback_leaves_where_there_was_none_is_told(dies: bool, tmp_path: Path) -> None:
+    """Brokers keep it, as the group is subscribed to the topic; owners have gone on from the target since."""
+    world = World(KINDS[0], tmp_path)
+    for consumer in world.consumers:
+        consumer.auto_commit_s = None
+    first = RESET[0]
+    del world.kafka._offsets_of(GROUP)[first]
+    world.create()
+    with pytest.raises(Killed):
+        world.execute(DiesAt(lambda name: name == "store.append" and world.kafka.committed(GROUP, [first]) != {}))
+    for consumer in world.consumers:
+        consumer.auto_commit_s = 0.5
+    world.clock.sleep(10)
+    assert world.kafka.committed(GROUP)[first] > world.targets[first]
+    if dies:
+        at = DiesAt(lambda name: name == "kafka.pending" and world.store.load().journal[-1].putting_back != "")
+        kafka: Any = Mortal(world.kafka, at, "kafka")
+        with pytest.raises(Killed):
+            job.settle(world.store, kafka, world.clock, reason="Deleted", message="the policy was deleted")
+        world.clock.sleep(10)
+
+    result = job.settle(world.store, world.kafka, world.clock, reason="Deleted", message="the policy was deleted")
+
+    assert result.phase is ResetPhase.ROLLED_BACK, result
+    assert first in world.kafka.committed(GROUP)
+    assert "1 partition(s) had no committed offset before the run" in result.message
+
+
 def test_outcome_unknown_for_good_is_said(tmp_path: Path) -> None:
     world = World(KINDS[3], tmp_path)
     world.create()
