@@ -2304,6 +2304,27 @@ def test_what_a_dead_writer_has_put_back_is_not_put_back_again(kind: Kind, tmp_p
     world.check_nothing_missing()
 
 
+def test_a_rollback_that_may_delete_no_offset_restores_the_others_and_says_so(tmp_path: Path) -> None:
+    """Delete on the group is needed for nothing else, so a principal may well lack it."""
+    world = World(KINDS[0], tmp_path)
+    for consumer in world.consumers:
+        consumer.close()
+    before = world.kafka.committed(GROUP)
+    first = RESET[0]
+    del world.kafka._offsets_of(GROUP)[first]
+    world.create()
+    with pytest.raises(Killed):
+        world.execute(DiesAt(lambda name: name == "store.finish"))
+    world.kafka.fail("delete", NotAuthorized(f"delete committed offsets of group {GROUP}: allow Delete"))
+
+    result = job.settle(world.store, world.kafka, world.clock, reason="Deleted", message="the policy was deleted")
+
+    assert (result.phase, result.reason) == (ResetPhase.ROLLED_BACK, "Deleted"), result
+    assert world.kafka.committed(GROUP) == before | {first: world.targets[first]}
+    said = "2 committed offset(s) were restored; 1 partition(s) had no committed offset before the run and have one now"
+    assert said in result.message
+
+
 @pytest.mark.parametrize("dies", [False, True], ids=["at once", "by a successor"])
 def test_an_offset_that_a_rollback_leaves_where_there_was_none_is_told(dies: bool, tmp_path: Path) -> None:
     """Brokers keep it, as the group is subscribed to the topic; owners have gone on from the target since."""
