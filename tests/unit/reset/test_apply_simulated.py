@@ -730,6 +730,23 @@ def test_an_owner_that_passes_its_target_while_nobody_looks_is_found(away_s: flo
     world.check_reset(at_most=3)
 
 
+def test_nor_does_a_clock_that_is_set_back_meanwhile_hide_it(tmp_path: Path) -> None:
+    """So is that of a successor on another node, which is behind the one that has written the journal."""
+    world = World(Kind("keeps", Way.HANDOVER, consumer=(("keeps_position", True),)), tmp_path)
+    world.aim_ahead()
+    world.create()
+
+    def set_back() -> None:
+        world.clock._start -= timedelta(minutes=2)
+
+    result = world.execute(Outage(world.clock, 0, 60.0, began=set_back, when=is_verifying(world)))
+
+    assert result is not None
+    assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, Way.HANDOVER)
+    world.settle()
+    world.check_reset(at_most=3)
+
+
 def test_where_the_group_stood_before_is_looked_up_after_an_outage(tmp_path: Path) -> None:
     """The owners have gone on meanwhile: to undo it is to go back to where they were then."""
     world = World(KINDS[3], tmp_path)
