@@ -383,7 +383,7 @@ class GroupReset:
     def _look_back(self) -> LookBack | None:
         try:
             return look_back(self._context)
-        except KafkaFailure:
+        except (KafkaFailure, ClaimLost):
             return None
 
     def _result(self, phase: ResetPhase, reason: str, message: str) -> RunResult:
