@@ -287,7 +287,10 @@ def test_taken_over_anywhere_all_stand_where_they_stood_or_where_they_were_sent(
     assert ends == {ResetPhase.FAILED, ResetPhase.ROLLED_BACK, ResetPhase.SUCCEEDED}
 
 
-def test_a_group_that_another_run_has_had_meanwhile_is_not_put_back_and_named(tmp_path: Path) -> None:
+def test_a_group_that_another_run_has_had_meanwhile_is_not_put_back_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet_job, "_TELL_EVERY_S", 0.0)
     world, step = World(tmp_path / "0", FailurePolicy.ALL), 0
     while not (step and is_held(world)):
         step += 1
@@ -306,6 +309,10 @@ def test_a_group_that_another_run_has_had_meanwhile_is_not_put_back_and_named(tm
     assert "Group payments-a: the policy was deleted. The run was interrupted" in result.message
     assert "another run has had the group since" in result.message
     assert world.offsets == all_at(BEFORE) | {GROUPS[0]: 77}
+    # Nor does the status say so meanwhile.
+    counted = next(line.counts for line in reversed(world.store().load().journal) if line.counts is not None)
+    assert result.counts is not None
+    assert (counted.put_back, counted.failed) == (result.counts.put_back, result.counts.failed) == (2, 1)
 
 
 def is_held(world: World) -> bool:
