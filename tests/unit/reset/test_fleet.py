@@ -218,6 +218,23 @@ def test_all_or_none_a_failure_puts_every_group_back_and_begins_no_other(tmp_pat
     assert not any(line.round for line in world.group("payments-c").load().journal)
 
 
+def test_groups_that_a_node_whose_clock_is_behind_puts_back_are_counted_as_put_back(tmp_path: Path) -> None:
+    """In Spark the driver decides, and executors on other nodes put the groups back."""
+    world = World(tmp_path, FailurePolicy.ALL, "payments-b")
+    world.create()
+    parts = world.parts(Mortal())
+    behind = FakeClock(world.clock.now() - timedelta(seconds=5))
+    kafka: Any = _Sick(world.kafka, world.sick)
+    resets = SideBySide(lambda: nullcontext(kafka), behind, threads=1)
+
+    result = fleet_job.carry_out(world.store(), replace(parts, resets=resets))
+
+    assert result is not None
+    assert result.counts is not None
+    assert (result.counts.reset, result.counts.failed, result.counts.put_back) == (0, 1, 2)
+    assert [t.group_id for t in result.counts.troubles] == ["payments-b"]
+
+
 @pytest.mark.parametrize("policy", FailurePolicy)
 def test_a_group_without_a_plan_is_no_reason_for_others_unless_all_are_asked_for(
     tmp_path: Path, policy: FailurePolicy
@@ -488,11 +505,10 @@ def test_a_group_that_failed_before_the_fleet_was_put_back_for_the_same_reason_h
     with pytest.raises(Killed):
         world.execute(Mortal(17))
     late = world.group("payments-a")
-    ended = RunResult(ResetPhase.FAILED, "DeadlineExceeded", "too late", world.clock.now())
-    late.finish(ended, attempt=late.begin_attempt())
-    world.clock.sleep(1)
+    its_words = "the run's deadline 2026-11-22T01:00:00Z has passed. Nothing was changed"
+    late.finish(RunResult(ResetPhase.FAILED, "DeadlineExceeded", its_words, AT), attempt=late.begin_attempt())
 
-    result = world.settle("DeadlineExceeded", "too late")
+    result = world.settle("DeadlineExceeded", "reset one passed its deadline: it had not ended in time")
 
     assert store.load().fleet is not None
     assert result.counts is not None

@@ -289,8 +289,10 @@ def counts(fleet: Run, groups: Mapping[str, Run]) -> FleetCounts:
         for name, result in results.items()
         if name not in reset
         and decided is not None
-        # One that had failed by then for that reason, such as its deadline, had failed.
-        and (result.reason, result.finished_at >= decided.at) == (decided.putting_back, True)
+        # One that had failed by then for that reason, such as its deadline, had failed, and says so in its own words.
+        # Not judged by when: it may have ended by the clock of another node.
+        and result.reason == decided.putting_back
+        and result.message.startswith(decided.message)
     }
     not_begun = {n for n, result in results.items() if result.reason == ROLLOUT_STOPPED and n not in put_back}
     failed = sorted(results.keys() - reset - put_back - not_begun)
