@@ -2326,7 +2326,7 @@ def test_a_rollback_that_may_delete_no_offset_restores_the_others_and_says_so(tm
     world = World(KINDS[0], tmp_path)
     for consumer in world.consumers:
         consumer.close()
-    before = world.kafka.committed(GROUP)
+    before = dict(world.kafka.committed(GROUP))
     first = RESET[0]
     del world.kafka._offsets_of(GROUP)[first]
     world.create()
