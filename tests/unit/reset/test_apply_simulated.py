@@ -732,6 +732,23 @@ def test_an_owner_that_passes_its_target_while_nobody_looks_is_found(away_s: flo
     world.check_reset(at_most=3)
 
 
+def test_nor_does_a_clock_that_is_set_back_meanwhile_hide_it(tmp_path: Path) -> None:
+    """So is that of a successor on another node, which is behind the one that has written the journal."""
+    world = World(Kind("keeps", Way.HANDOVER, consumer=(("keeps_position", True),)), tmp_path)
+    world.aim_ahead()
+    world.create()
+
+    def set_back() -> None:
+        world.clock._start -= timedelta(minutes=2)
+
+    result = world.execute(Outage(world.clock, 0, 60.0, began=set_back, when=is_verifying(world)))
+
+    assert result is not None
+    assert (result.phase, result.way) == (ResetPhase.SUCCEEDED, Way.HANDOVER)
+    world.settle()
+    world.check_reset(at_most=3)
+
+
 def test_where_the_group_stood_before_is_looked_up_after_an_outage(tmp_path: Path) -> None:
     """The owners have gone on meanwhile: to undo it is to go back to where they were then."""
     world = World(KINDS[3], tmp_path)
@@ -2333,6 +2350,56 @@ def test_what_a_dead_writer_has_put_back_is_not_put_back_again(kind: Kind, tmp_p
     assert not [b for c in world.consumers for b in c.began if b.at_s >= again_s]
     assert all(world.kafka.committed(GROUP)[p] >= seen[p] for p in RESET)
     world.check_nothing_missing()
+
+
+def test_a_rollback_that_may_delete_no_offset_restores_the_others_and_says_so(tmp_path: Path) -> None:
+    """Delete on the group is needed for nothing else, so a principal may well lack it."""
+    world = World(KINDS[0], tmp_path)
+    for consumer in world.consumers:
+        consumer.close()
+    before = dict(world.kafka.committed(GROUP))
+    first = RESET[0]
+    del world.kafka._offsets_of(GROUP)[first]
+    world.create()
+    with pytest.raises(Killed):
+        world.execute(DiesAt(lambda name: name == "store.finish"))
+    world.kafka.fail("delete", NotAuthorized(f"delete committed offsets of group {GROUP}: allow Delete"))
+
+    result = job.settle(world.store, world.kafka, world.clock, reason="Deleted", message="the policy was deleted")
+
+    assert (result.phase, result.reason) == (ResetPhase.ROLLED_BACK, "Deleted"), result
+    assert world.kafka.committed(GROUP) == before | {first: world.targets[first]}
+    said = "2 committed offset(s) were restored; 1 partition(s) had no committed offset before the run and have one now"
+    assert said in result.message
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["at once", "by a successor"])
+def test_an_offset_that_a_rollback_leaves_where_there_was_none_is_told(dies: bool, tmp_path: Path) -> None:
+    """Brokers keep it, as the group is subscribed to the topic; owners have gone on from the target since."""
+    world = World(KINDS[0], tmp_path)
+    for consumer in world.consumers:
+        consumer.auto_commit_s = None
+    first = RESET[0]
+    del world.kafka._offsets_of(GROUP)[first]
+    world.create()
+    with pytest.raises(Killed):
+        world.execute(DiesAt(lambda name: name == "store.append" and world.kafka.committed(GROUP, [first]) != {}))
+    for consumer in world.consumers:
+        consumer.auto_commit_s = 0.5
+    world.clock.sleep(10)
+    assert world.kafka.committed(GROUP)[first] > world.targets[first]
+    if dies:
+        at = DiesAt(lambda name: name == "kafka.pending" and world.store.load().journal[-1].putting_back != "")
+        kafka: Any = Mortal(world.kafka, at, "kafka")
+        with pytest.raises(Killed):
+            job.settle(world.store, kafka, world.clock, reason="Deleted", message="the policy was deleted")
+        world.clock.sleep(10)
+
+    result = job.settle(world.store, world.kafka, world.clock, reason="Deleted", message="the policy was deleted")
+
+    assert result.phase is ResetPhase.ROLLED_BACK, result
+    assert first in world.kafka.committed(GROUP)
+    assert "1 partition(s) had no committed offset before the run" in result.message
 
 
 def test_outcome_unknown_for_good_is_said(tmp_path: Path) -> None:

@@ -19,8 +19,11 @@ from tidegate.control.records import Claim, ClaimKey
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import NotAuthorized, Unavailable
 from tidegate.kafka.model import TopicPartition
+from tidegate.reset.applying import apply
 from tidegate.reset.applying.claim import LEASE_S, ClaimLost, GroupClaim, claimant
+from tidegate.reset.applying.context import RunContext
 from tidegate.reset.applying.gates import holder
+from tidegate.reset.applying.look_back import LookBack, look_back
 from tidegate.reset.applying.timing import Pace, Tuning
 from tidegate.reset.directory_store import DirectoryRunStore
 from tidegate.reset.marker import is_marker_group
@@ -587,6 +590,37 @@ def test_who_was_frozen_as_it_watched_takes_nothing_of_the_next_run_for_progress
     assert not a.results, a.results
     [stale] = a.stale
     assert "another run has had the group since" in str(stale)
+
+
+def test_who_was_frozen_before_its_last_look_counts_nothing_of_the_next_run_as_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a laptop that sleeps. Nobody owns the partitions, so nobody has begun at the first run's targets."""
+    world = World(EAGER, tmp_path)
+    for consumer in world.consumers:
+        consumer.close()
+    a, b = world.run("a", P[:2]), world.run("b", P[:2], BACK // 2)
+    frozen = list[bool]()
+
+    def look_late(context: RunContext) -> LookBack:
+        if not frozen:
+            frozen.append(True)
+            with monkeypatch.context() as asleep:
+                asleep.setattr(GroupClaim, "_renew", lambda _: None)
+                [mine] = world.kafka.control.read().claims.queue(GROUP)
+                world.kafka.control.withdraw([mine.key])  # as if it had lapsed
+                world.begin(b)
+                world.clock.sleep(LEASE_S + 15)
+        return look_back(context)
+
+    monkeypatch.setattr(apply, "look_back", look_late)
+    world.begin(a)
+    world.clock.sleep(120)
+
+    assert frozen
+    assert b.result.phase is ResetPhase.SUCCEEDED
+    assert a.result.phase is ResetPhase.SUCCEEDED
+    assert (a.result.begun, a.result.waiting) == (None, None)
 
 
 @pytest.mark.parametrize("reason", ["\x1b[31mred\nline", "x" * 1024])

@@ -30,7 +30,7 @@ from tidegate.reset.model.result import RunResult
 from tidegate.reset.model.targets import FromGroup, Target, ToOffset, Undo
 from tidegate.reset.planning.refusals import PlanRefused
 from tidegate.reset.runs import fleet_job
-from tidegate.reset.runs.fleet import MAX_GROUPS, group_document, group_run_uid, roster_of
+from tidegate.reset.runs.fleet import MAX_GROUPS, group_document, group_request, group_run_uid, roster_of
 from tidegate.reset.runs.fleet_groups import SideBySide, undone_groups
 from tidegate.reset.runs.fleet_parts import Parts
 from tidegate.reset.runs.fleet_planning import patiently, plan_together
@@ -218,6 +218,23 @@ def test_all_or_none_a_failure_puts_every_group_back_and_begins_no_other(tmp_pat
     assert not any(line.round for line in world.group("payments-c").load().journal)
 
 
+def test_groups_that_a_node_whose_clock_is_behind_puts_back_are_counted_as_put_back(tmp_path: Path) -> None:
+    """In Spark the driver decides, and executors on other nodes put the groups back."""
+    world = World(tmp_path, FailurePolicy.ALL, "payments-b")
+    world.create()
+    parts = world.parts(Mortal())
+    behind = FakeClock(world.clock.now() - timedelta(seconds=5))
+    kafka: Any = _Sick(world.kafka, world.sick)
+    resets = SideBySide(lambda: nullcontext(kafka), behind, threads=1)
+
+    result = fleet_job.carry_out(world.store(), replace(parts, resets=resets))
+
+    assert result is not None
+    assert result.counts is not None
+    assert (result.counts.reset, result.counts.failed, result.counts.put_back) == (0, 1, 2)
+    assert [t.group_id for t in result.counts.troubles] == ["payments-b"]
+
+
 @pytest.mark.parametrize("policy", FailurePolicy)
 def test_a_group_without_a_plan_is_no_reason_for_others_unless_all_are_asked_for(
     tmp_path: Path, policy: FailurePolicy
@@ -287,7 +304,10 @@ def test_taken_over_anywhere_all_stand_where_they_stood_or_where_they_were_sent(
     assert ends == {ResetPhase.FAILED, ResetPhase.ROLLED_BACK, ResetPhase.SUCCEEDED}
 
 
-def test_a_group_that_another_run_has_had_meanwhile_is_not_put_back_and_named(tmp_path: Path) -> None:
+def test_a_group_that_another_run_has_had_meanwhile_is_not_put_back_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet_job, "_TELL_EVERY_S", 0.0)
     world, step = World(tmp_path / "0", FailurePolicy.ALL), 0
     while not (step and is_held(world)):
         step += 1
@@ -306,6 +326,10 @@ def test_a_group_that_another_run_has_had_meanwhile_is_not_put_back_and_named(tm
     assert "Group payments-a: the policy was deleted. The run was interrupted" in result.message
     assert "another run has had the group since" in result.message
     assert world.offsets == all_at(BEFORE) | {GROUPS[0]: 77}
+    # Nor does the status say so meanwhile.
+    counted = next(line.counts for line in reversed(world.store().load().journal) if line.counts is not None)
+    assert result.counts is not None
+    assert (counted.put_back, counted.failed) == (result.counts.put_back, result.counts.failed) == (2, 1)
 
 
 def is_held(world: World) -> bool:
@@ -314,6 +338,45 @@ def is_held(world: World) -> bool:
     except RunNotFound:
         return False
     return last is not None and last.held is not None
+
+
+@pytest.mark.parametrize(("stands", "why"), [(90, "has passed the target"), (30, "has gone back")])
+def test_a_group_that_goes_another_way_than_was_approved_by_then_is_left_where_it_is(
+    stands: int, why: str, tmp_path: Path
+) -> None:
+    """As a reset of that group alone: who approved it was told what is skipped, and that nothing is read again."""
+    world = World(tmp_path, FailurePolicy.ISOLATE)
+    store = world.create(target=ToOffset(80), manual_approval=True)
+    assert world.execute() is None
+    world.kafka.commit_directly("payments-b", {TOPIC: stands})
+    store.approve()
+
+    result = world.execute()
+
+    assert result is not None
+    assert (result.phase, result.reason) == (ResetPhase.FAILED, "GroupsFailed")
+    assert world.offsets == all_at(80) | {"payments-b": stands}
+    ended = world.group("payments-b").load().result
+    assert ended is not None
+    assert (ended.reason, why in ended.message) == ("PlanOutdated", True), ended.message
+    assert ended.message.endswith("Nothing was changed")
+
+
+def test_a_plan_that_an_earlier_version_has_begun_is_gone_on_with(tmp_path: Path) -> None:
+    """It did not tell the run of a group that the plan of its fleet is to be approved."""
+    world = World(tmp_path, FailurePolicy.ISOLATE)
+    store = world.create(manual_approval=True)
+    request = store.load().request
+    store.begin_attempt()
+    begun = group_request(request, "payments-a", request.target)
+    world.group("payments-a").create(replace(begun, manual_approval=False))
+
+    assert world.execute() is None
+    store.approve()
+    result = world.execute()
+
+    assert result is not None
+    assert result.phase is ResetPhase.SUCCEEDED
 
 
 def test_nothing_is_applied_before_the_fleets_plan_is_approved(tmp_path: Path) -> None:
@@ -442,11 +505,10 @@ def test_a_group_that_failed_before_the_fleet_was_put_back_for_the_same_reason_h
     with pytest.raises(Killed):
         world.execute(Mortal(17))
     late = world.group("payments-a")
-    ended = RunResult(ResetPhase.FAILED, "DeadlineExceeded", "too late", world.clock.now())
-    late.finish(ended, attempt=late.begin_attempt())
-    world.clock.sleep(1)
+    its_words = "the run's deadline 2026-11-22T01:00:00Z has passed. Nothing was changed"
+    late.finish(RunResult(ResetPhase.FAILED, "DeadlineExceeded", its_words, AT), attempt=late.begin_attempt())
 
-    result = world.settle("DeadlineExceeded", "too late")
+    result = world.settle("DeadlineExceeded", "reset one passed its deadline: it had not ended in time")
 
     assert store.load().fleet is not None
     assert result.counts is not None

@@ -1,9 +1,8 @@
 """Applying a plan to one group: choose a way, make the owners let go, commit in one transaction, see it hold.
 
 A run goes in *rounds*: partitions that an owner overwrote are reset again, a bounded number of times; then everything
-is rolled back. Each round writes its intent to the journal before its
-transaction, and each transaction carries the round's marker (``tidegate.reset.marker``), so that a successor can go on
-where this writer died.
+is rolled back. Each round writes its intent to the journal before its transaction, and each transaction carries the
+round's marker (``tidegate.reset.marker``), so that a successor can go on where this writer died.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from tidegate.reset.applying.plan_check import gone_topics, places_now
 from tidegate.reset.applying.recovery import Recovery
 from tidegate.reset.applying.replay import ENDINGS, HELD, RETURNED, Replayed, look
 from tidegate.reset.applying.round_runner import RoundRunner
-from tidegate.reset.applying.rounds import NO_PARTITIONS
+from tidegate.reset.applying.rounds import NO_PARTITIONS, Partitions
 from tidegate.reset.applying.timing import DeadlinePassed, NotReady, Tuning
 from tidegate.reset.applying.watch import TargetWatch
 from tidegate.reset.model.plan import Plan
@@ -348,7 +347,7 @@ class GroupReset:
             # What a predecessor has put back is not put back again: owners have gone on since.
             left = frozenset(now.offsets) if begun is None else self._pace.retrying(self._recovery.left_to_do)
             self._rounds.run(left)
-            still = self._pace.retrying(lambda: self._forgotten(without))
+            still = self._pace.retrying(lambda: self._forgotten(without, frozenset(theirs)))
         except Fenced:
             raise
         except FAILURES as error:
@@ -360,20 +359,21 @@ class GroupReset:
         now = now.left(self._state.targets)
         note = now.note
         if still:
-            note += f"; {len(still)} partition(s) had no committed offset before the run and keep the target"
+            note += f"; {len(still)} partition(s) had no committed offset before the run and have one now"
         if now.offsets and self._state.way is not Way.UNOWNED:
             note += "; records of their partitions that were read since the run began may be read again"
         return self._result(
             ResetPhase.ROLLED_BACK, reason, f"{message}. {len(now.offsets)} committed offset(s) were restored{note}"
         )
 
-    def _forgotten(self, without: Collection[TopicPartition]) -> Collection[TopicPartition]:
-        """Those that keep their offsets. Brokers fence nobody who comes too late with this: it is no transaction."""
+    def _forgotten(self, without: Collection[TopicPartition], theirs: Partitions) -> Collection[TopicPartition]:
+        """Those that have one after all. Brokers fence nobody who comes too late with this: it is no transaction."""
         if without:
             self._claim.confirm()
             gone = gone_topics(self._context, {p.topic for p in without})
             without = [p for p in without if p.topic not in gone]
-        return self._commits.delete(without)
+        kept = self._commits.delete(without) | (theirs - self._state.before.keys())
+        return self._context.view.committed(kept) if kept else kept
 
     @property
     def _how_to_undo(self) -> str:
@@ -383,7 +383,7 @@ class GroupReset:
     def _look_back(self) -> LookBack | None:
         try:
             return look_back(self._context)
-        except KafkaFailure:
+        except (KafkaFailure, ClaimLost):
             return None
 
     def _result(self, phase: ResetPhase, reason: str, message: str) -> RunResult:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from tidegate.cluster import Kafka
-from tidegate.kafka.errors import OutcomeUnknown, Unavailable
+from tidegate.kafka.errors import NotAuthorized, OutcomeUnknown, Unavailable
 from tidegate.kafka.model import Offsets, TopicPartition
 from tidegate.kafka.ports import GroupTransaction, Kept, OffsetWriter
 from tidegate.reset import marker
@@ -151,10 +151,16 @@ class RunCommits:
                 dropping.send(*self.mark(1))
 
     def delete(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
-        """Forget offsets; those that the broker keeps, because the group is subscribed to them."""
-        return self._audit.around(
-            self._writer.transaction, partitions, lambda: self._writer.delete(self.group_id, partitions)
-        )
+        """Forget offsets; those that the broker keeps, or may keep: the group is subscribed to them, or the principal
+        may delete none."""
+
+        def forget() -> frozenset[TopicPartition]:
+            try:
+                return self._writer.delete(self.group_id, partitions)
+            except NotAuthorized:
+                return frozenset(partitions)
+
+        return self._audit.around(self._writer.transaction, partitions, forget)
 
     def mark(self, round_number: int) -> tuple[str, Offsets]:
         """The marker's group and offset for a round."""

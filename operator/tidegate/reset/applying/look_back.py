@@ -9,6 +9,7 @@ from typing import Final
 
 from tidegate.kafka.model import Member, TopicPartition
 from tidegate.printable import visible
+from tidegate.reset.applying.claim import LEASE_S
 from tidegate.reset.applying.context import RunContext
 from tidegate.reset.model.result import MAX_UNREAD
 
@@ -35,10 +36,11 @@ class LookBack:
 def look_back(context: RunContext) -> LookBack:
     """Of which partitions it is known by now that they are read from the target on, and who is away.
 
-    Raises ``KafkaFailure``.
+    Raises ``KafkaFailure``, and ``ClaimLost`` where another run may have committed what was found.
     """
     everything = frozenset(context.state.targets)
     seen = context.view.committed(everything)
+    context.claim.confirm(after_s=LEASE_S)
     begun = {p for p, target in context.state.targets.items() if seen.get(p, target) > target}
     begun |= context.sequences.went_on & everything
     ends = context.kafka.log_bounds(everything)

@@ -187,7 +187,9 @@ class Recovery:
 
         Only after a Barrier, which a client may carry its position through; the other ways take it from the owner.
         """
-        long_ago = (self._clock.now() - last.at).total_seconds() > self._tuning.watch_s
+        since_s = (self._clock.now() - last.at).total_seconds()
+        # What is not yet by our clock another node's has told, or a clock that was set: how long ago is not known.
+        long_ago = not 0 <= since_s <= self._tuning.watch_s
         if last.way is not Way.BARRIER or not long_ago:
             return NO_PARTITIONS
         seen = self._view.committed(frozenset(self._state.targets))

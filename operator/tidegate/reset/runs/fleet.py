@@ -103,13 +103,13 @@ def group_document(fleet_document: str, run_uid: str) -> str:
 
 
 def group_request(fleet: RunRequest, group_id: str, target: Target) -> RunRequest:
-    """The run of one group. The fleet's plan is what is approved; nothing is gathered beside it."""
+    """The run of one group. The fleet's plan is what is approved, as the group's writer has to know: a group that would
+    go another way by then stays where it is. Nothing is gathered beside it."""
     return replace(
         fleet,
         run_uid=group_run_uid(fleet.run_uid, group_id),
         group_id=group_id,
         target=target,
-        manual_approval=False,
         evidence=EvidenceSettings(),
         fleet=None,
         limits=None,
@@ -289,8 +289,10 @@ def counts(fleet: Run, groups: Mapping[str, Run]) -> FleetCounts:
         for name, result in results.items()
         if name not in reset
         and decided is not None
-        # One that had failed by then for that reason, such as its deadline, had failed.
-        and (result.reason, result.finished_at >= decided.at) == (decided.putting_back, True)
+        # One that had failed by then for that reason, such as its deadline, had failed, and says so in its own words.
+        # Not judged by when: it may have ended by the clock of another node.
+        and result.reason == decided.putting_back
+        and result.message.startswith(decided.message)
     }
     not_begun = {n for n, result in results.items() if result.reason == ROLLOUT_STOPPED and n not in put_back}
     failed = sorted(results.keys() - reset - put_back - not_begun)

@@ -34,7 +34,7 @@ class Coordinator(Protocol):
         ...
 
     def ended(self, succeeded: bool) -> None:
-        """After each group. Raises ``StaleAttempt``."""
+        """After each group; ``succeeded``: it was reset, or put back where that was asked. Raises ``StaleAttempt``."""
         ...
 
 
@@ -192,8 +192,8 @@ class SideBySide:
         def end(group: RunStore) -> bool:
             coordinator.check()
             with self._lend() as kafka:
-                settle_group(group, kafka, self._clock, reason, message, tuning=self._tuning)
-            coordinator.ended(False)
+                result = settle_group(group, kafka, self._clock, reason, message, tuning=self._tuning)
+            coordinator.ended(result.reason != NOT_PUT_BACK)
             return True
 
         side_by_side(list(groups.values()), end, threads=self._threads)

@@ -192,12 +192,12 @@ class _Teller:
     def ended(self, succeeded: bool) -> None:
         with self._lock:
             counted = self._counts
-            if self._phase is ResetPhase.VERIFYING:
-                self._counts = replace(counted, put_back=counted.put_back + 1)
-            elif succeeded:
-                self._counts = replace(counted, reset=counted.reset + 1)
-            else:
+            if not succeeded:
                 self._counts = replace(counted, failed=counted.failed + 1)
+            elif self._phase is ResetPhase.VERIFYING:
+                self._counts = replace(counted, put_back=counted.put_back + 1)
+            else:
+                self._counts = replace(counted, reset=counted.reset + 1)
             if self._clock.monotonic() - self._told_at_s >= _TELL_EVERY_S:
                 self._write()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
@@ -23,7 +24,7 @@ from tidegate.reset.runs import job
 from tidegate.reset.runs.fleet import group_plan, group_request, group_run_uid, roster_of
 from tidegate.reset.runs.fleet_parts import Parts, PlanGroups, for_all
 from tidegate.reset.runs.request import undo_target
-from tidegate.reset.store import ForgedRun, RunNotFound, RunStore
+from tidegate.reset.store import ForgedRun, Run, RunNotFound, RunStore
 from tidegate.resources.conditions import Refusal
 from tidegate.resources.reset import ResetPhase
 
@@ -69,7 +70,7 @@ def _planned(request: RunRequest, roster: Roster, attempt: int, parts: Parts, te
             return
         store = parts.open_group(wanted.run_uid, NoBinding())
         there = store.create(wanted)
-        if there.request != wanted or (there.plan is not None and attempt == 1):
+        if _is_foreign(there, wanted, attempt):
             raise ForgedRun(f"{store.location} was not written by a job of this fleet: find out who wrote it")
         if there.plan is not None:
             found[group_id] = group_plan(there.plan, there.digest)
@@ -91,6 +92,14 @@ def _planned(request: RunRequest, roster: Roster, attempt: int, parts: Parts, te
     plans = parts.plan([asked[group_id][0] for group_id in names], roster.at, tell)
     for_all(list(zip(names, plans, strict=True)), keep, parts)
     return FleetPlan(request.run_id, roster.at, tuple(found[group_id] for group_id in roster.groups), roster.notes)
+
+
+def _is_foreign(there: Run, wanted: RunRequest, attempt: int) -> bool:
+    """Whether no job of this fleet has written the run of one of its groups."""
+    if attempt == 1:
+        return there.request != wanted or there.plan is not None
+    # An earlier version of Tidegate, by which an attempt may have begun, did not tell a group's run of the approval.
+    return there.request not in (wanted, replace(wanted, manual_approval=False))
 
 
 def _group_request(request: RunRequest, group_id: str, parts: Parts) -> RunRequest | Refusal:
