@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
@@ -51,6 +52,8 @@ class Carrier:
         self._now_s = now_s
         self._now = now
         self._renewed_s: dict[str, float] = {}
+        self._concerned: AbstractSet[str] = frozenset()
+        """Topics whose copies a group uses if somebody else commits for one of them at the target."""
 
     def carry(
         self,
@@ -83,6 +86,7 @@ class Carrier:
         ids = [each for g in source for each in self._beside(g)]
         target, tally = self._target.committed(ids), _Tally()
         copies = mirrored | source_ids.keys()
+        self._concerned = copies | adopts
         for group_id, offsets in sorted(source.items()):
             there, carrying, carried = (target.get(each, {}) for each in self._beside(group_id))
             standing = Standing(offsets, there, carrying, carried, adopts)
@@ -107,7 +111,7 @@ class Carrier:
                 tally.failed, tally.failure = tally.failed + 1, "this operator process must not write at the moment"
                 return
             self._commit(group_id, standing, carry)
-        except GroupNotEmpty:
+        except (GroupNotEmpty, _UsedMeanwhile):
             tally.in_use.append(group_id)
         except KafkaFailure as failure:
             tally.failed += 1
@@ -147,13 +151,28 @@ class Carrier:
             if not self._may_write():  # it may have become another process's turn since: by then consumers may be there
                 raise Unavailable("this operator process must not write at the moment")
             try:
+                if each == of_group:
+                    self._check_as_seen(group_id, standing)
                 self._target.commit(each, offsets)
-            except GroupNotEmpty:
+            except (GroupNotEmpty, _UsedMeanwhile):
                 if each == of_group:
                     self._target.commit(carrying, refused(standing, offsets))
                 raise
         if due:
             self._renewed_s[group_id] = self._now_s()
+
+    def _check_as_seen(self, group_id: str, standing: Standing) -> None:
+        """All groups were read before the first of them was committed for, which many of them make a minute ago. A
+        consumer without a group's membership may have begun since. Raises ``_UsedMeanwhile``."""
+        now, seen = self._target.committed([group_id]).get(group_id, {}), standing.target
+        for partition, one in now.items():
+            before = seen.get(partition)
+            if partition.topic in self._concerned and (before is None or before.offset != one.offset):
+                raise _UsedMeanwhile
+
+
+class _UsedMeanwhile(Exception):
+    """Somebody else has committed for the group since it was read."""
 
 
 def _undecided(offsets: GroupOffsets, ends: Mapping[TopicPartition, int]) -> list[TopicPartition]:
