@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from tidegate.kafka.errors import GroupNotEmpty, KafkaFailure, Unavailable
+from tidegate.kafka.errors import GroupNotEmpty, KafkaFailure, NotAuthorized, Unavailable
 from tidegate.kafka.model import TopicPartition
+from tidegate.kafka.offset_records import OFFSETS_TOPIC
 from tidegate.mirror.ports import UNDECIDED, GroupOffsets, MirrorCluster
 from tidegate.offset_mirror.carrying import NOTES, Carry, Notes, Standing, decide, refused
 from tidegate.printable import visible
@@ -70,6 +71,7 @@ class Carrier:
         be read."""
         listed = self._source.group_ids()
         if whole:
+            self._check_all_listed()
             listed |= self._noted(ends)
         wanted = [group_id for group_id in listed if self._selects(group_id)]
         source: dict[str, GroupOffsets] = {}
@@ -131,6 +133,18 @@ class Carrier:
         noted = [group_id for each in self._target.group_ids() if (group_id := self._notes.noted_by(each))]
         offsets = self._target.committed([*map(carried_id, noted)])
         return {group_id for group_id in noted if offsets.get(carried_id(group_id), {}).keys() & ends.keys()}
+
+    def _check_all_listed(self) -> None:
+        """No broker lists the groups of a partition of ``__consumer_offsets`` that has no leader, and none says so.
+        Raises ``KafkaFailure``."""
+        try:
+            topic = self._source.topic(OFFSETS_TOPIC)
+        except NotAuthorized:
+            return  # that can't be told then
+        partitions = () if topic is None else topic.all_partitions()
+        silent = frozenset(partitions) - self._source.told_bounds(partitions).keys()
+        if silent:
+            raise Unavailable(f"could not list all groups of the source: {min(silent)} has no leader")
 
     def _beside(self, group_id: str) -> tuple[str, str, str]:
         """The group itself, and the mirror's own two."""
