@@ -87,6 +87,7 @@ class PartitionCopying:
         self._difference = ""
         self._failures = 0
         self._offset: int | None = None
+        self._target_start = self._source_start = 0
         self._producer_id: int | None = None
         self._progress = Progress()
 
@@ -121,11 +122,12 @@ class PartitionCopying:
         until it is the copy has something that the source has not.
         """
         end = self._progress.source_end = bounds.latest
+        self._source_start = max(self._source_start, bounds.earliest)
         if before is not None and end < before:
             self._doubted.set()
             return True
         self._progress.saw(end, at_s)
-        self._progress.settle(self._offset)
+        self._settle()
         state = self._copier.mirror.state
         starts_later = isinstance(state, Ready) and state.target_start < bounds.earliest
         if starts_later and isinstance(state, Ready) and state.idle:
@@ -133,8 +135,13 @@ class PartitionCopying:
             self._doubted.set()
         return self._doubted.is_set() or starts_later or self._offset is None or end > self._offset
 
+    def _settle(self) -> None:
+        """Not while the copy has what the source has deleted, or what fills the offsets before the source's start."""
+        if self._target_start >= self._source_start:
+            self._progress.settle(self._offset)
+
     def seen(self) -> Course:
-        self._progress.settle(self._offset)
+        self._settle()
         stopped = Stopped(self._difference, drifted=True) if self._difference else self._copier.stopped
         return Course(
             self.partition,
@@ -240,6 +247,8 @@ class PartitionCopying:
         """Where the copy ends. While that is looked at again, it ends where it did, or further on."""
         match self._copier.mirror.state:
             case (Ready() as ready) | Claiming(ready) | Confirming(ready):
+                self._target_start = ready.target_start
+                self._source_start = max(self._source_start, ready.source_start)
                 self._offset, self._producer_id = ready.position.offset, ready.position.stamp.producer_id
             case Stopped() | Lost() | Doubting() | Comparing():
                 pass

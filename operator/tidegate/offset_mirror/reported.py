@@ -47,6 +47,7 @@ class ReportedCopying:
         self._row = _NOTHING
         self._heard_at_s: float | None = None
         self._target_end: int | None = None
+        self._target_start = self._source_start = 0
         self._difference = ""
         self._progress = Progress()
 
@@ -60,13 +61,14 @@ class ReportedCopying:
     def heard(self, row: Row, at_s: float) -> None:
         self._row, self._heard_at_s = row, at_s
 
-    def ends(self, target_end: int) -> None:
-        """The target's log ends there."""
-        self._target_end = target_end
+    def lies(self, target: LogBounds) -> None:
+        """The target's log is there."""
+        self._target_start, self._target_end = target.earliest, target.latest
 
     def saw(self, bounds: LogBounds, before: int | None, at_s: float) -> bool:
         """The source's log, asked for at ``at_s`` when the copy ended at ``before``."""
         self._progress.source_end = bounds.latest
+        self._source_start = max(self._source_start, bounds.earliest)
         if before is None or bounds.latest >= before:
             self._progress.saw(bounds.latest, at_s)
         return False
@@ -87,8 +89,9 @@ class ReportedCopying:
         return False
 
     def seen(self) -> Course:
-        """What is as old as what was heard last does not become younger by itself."""
-        if self._heard_at_s is not None:
+        """What is as old as what was heard last does not become younger by itself; nor does what has more at its start
+        than the source, as records that the source has deleted."""
+        if self._heard_at_s is not None and self._target_start >= self._source_start:
             self._progress.settle(self.offset, self._heard_at_s)
         row, progress = self._row, self._progress
         return Course(
@@ -182,7 +185,7 @@ class ReportedPartitions(Partitions):
             return 0
         for partition, bounds in ends.items():
             if partition in self._followed:
-                self._followed[partition].ends(bounds.latest)
+                self._followed[partition].lies(bounds)
         await super()._look()
         said = next((report.trouble for report, _ in self._heard() if report.trouble), "")
         self._trouble = self._trouble or said

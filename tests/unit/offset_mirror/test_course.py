@@ -214,6 +214,38 @@ def test_a_right_that_is_missing_is_told_and_asked_for_again(world: World, monke
     assert world.copying.seen().trouble == ""
 
 
+@pytest.mark.parametrize("was_copied", [True, False])
+def test_a_copy_that_has_what_its_source_has_deleted_is_not_in_sync(
+    was_copied: bool, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as what fills the offsets before the source's start, of a source of which everything has expired."""
+    world.source.write("t", 5)
+    if was_copied:
+        world.see()
+        world.copying.go_on()
+    world.source.log("t").delete_records(5)
+
+    def refuse(_target: FakeTarget, _offset: int) -> Done:
+        raise NotAuthorized("allow the principal Delete on topic t")
+
+    monkeypatch.setattr(FakeTarget, "delete_records", refuse)
+    for _ in range(12):
+        world.see()
+        world.copying.go_on()
+        state = state_of(world.copying.seen(), world.clock.monotonic(), seeded=True)
+        assert was_copied or state is not CopyState.IN_SYNC
+        world.clock.sleep(1)
+    assert state is CopyState.LAGGING
+    assert (world.copying.seen().lag, world.target.log("t").start) == (0, 0)
+    assert "allow the principal Delete" in world.copying.seen().trouble
+
+    monkeypatch.undo()
+    world.see()
+    world.copying.go_on()
+    assert state_of(world.copying.seen(), world.clock.monotonic(), seeded=True) is CopyState.IN_SYNC
+    assert world.target.log("t").start == 5
+
+
 def test_what_was_read_is_not_kept_while_others_have_the_threads(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.source.write("t", 50)
     step = world.copier.step
