@@ -320,6 +320,27 @@ def test_what_somebody_else_wrote_is_not_taken_for_what_was_copied(world: World)
     assert f"topic t can't be taken over: {says}" in world.condition("Ready").message
 
 
+def test_empty_records_of_a_copy_that_was_still_being_filled_are_told_of(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A consumer would read them."""
+    monkeypatch.setattr(FakeTarget, "delete_records", lambda *_: Interrupted("no answer"))
+    world.here.create_topic("u", 2, {})
+    world.here.write("u", 9, 1)
+    world.here.log("u", 1).delete_records(6)
+    world.passes(lambda: "u" in world.there.kept and world.there.log("u", 1).end == 6)
+    found = failed_over(world, acceptLoss=True)
+
+    [topic] = [each for each in found.topics if each.name == "u"]
+    assert (topic.ends, topic.lacks) == ((0, 6), (0, 3))
+    says = (
+        "partition 1 was still being filled up to the source's first record: the last records before offset 6 are "
+        "empty. Delete all records before that offset"
+    )
+    assert topic.message == says
+    assert says in warned_of(world)
+
+
 def test_nothing_is_said_of_the_source_where_it_did_not_answer(world: World) -> None:
     world.there.log("t").foreign()
     world.run(world.reconciler.stop())
