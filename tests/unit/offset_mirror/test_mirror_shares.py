@@ -302,6 +302,20 @@ def test_a_copy_that_has_what_its_source_has_deleted_is_not_in_sync() -> None:
     assert followed.looked(10, 10, says=10, starts=(4, 4)) is CopyState.IN_SYNC
 
 
+def test_a_copy_that_has_more_than_its_task_has_written_is_not_in_sync() -> None:
+    followed = Followed()
+    for end in range(10, 40):  # what a task writes is there before it says so
+        assert followed.looked(end, end + 1, says=end) is CopyState.IN_SYNC
+    for _ in range(20):
+        state = followed.looked(39, 40, says=39)
+    assert state is CopyState.LAGGING
+    says = "the copy ends at offset 40 at the target, and its task has written it up to 39"
+    assert says in followed.copying.seen().trouble
+
+    assert followed.looked(40, 40, says=40) is CopyState.IN_SYNC
+    assert followed.copying.seen().trouble == ""
+
+
 def test_more_producer_ids_than_a_status_may_name_are_not_known() -> None:
     """A report can say so. The API server would refuse such a status, which would stay as it is for ever."""
     row = MirroredTopicStatus(name="t", source_id="a", target_id="b", partitions=1001, state=CopyState.WAITING)
