@@ -17,9 +17,11 @@ from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import TopicPartition
 from tidegate.kube.ports import MIRRORS, EventType
 from tidegate.mirror.model import Appended, Interrupted, Refusal, Tail
-from tidegate.mirror.ports import Target
+from tidegate.mirror.ports import GroupOffset, Target
 from tidegate.offset_mirror import status as mirror_status
 from tidegate.offset_mirror.copying import Copying
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 @pytest.fixture
@@ -339,6 +341,32 @@ def test_empty_records_of_a_copy_that_was_still_being_filled_are_told_of(
     )
     assert topic.message == says
     assert says in warned_of(world)
+
+
+@pytest.mark.parametrize("restarted", [True, False])
+@pytest.mark.parametrize("answers", [True, False])
+def test_no_group_is_left_beyond_a_copy_that_has_lost_its_end(restarted: bool, answers: bool, world: World) -> None:
+    """As by an unclean election at the target: it would skip what is written there next, up to its offset."""
+    world.spec["groups"] = {"include": ["*"], "interval": "1s"}
+    world.here.offsets = {name: {P0: GroupOffset(20), P1: GroupOffset(3)} for name in ("g", "used", "joined")}
+    world.one_pass()
+    world.passes(lambda: {"g", "used", "joined"} <= world.there.offsets.keys())
+    the_target_lost_records(world)
+    world.there.offsets["used"][P0] = GroupOffset(18)
+    world.there.members.add("joined")
+    if not answers:
+        world.here.failure = Unavailable("nobody is there")
+    if restarted:
+        world.run(world.reconciler.stop())
+        world.restart()
+    found = failed_over(world, acceptLoss=True)
+
+    [topic] = found.topics
+    end = topic.ends[0]
+    assert end < 20
+    assert world.there.offsets["g"] == {P0: GroupOffset(end), P1: GroupOffset(3)}
+    assert world.there.offsets["used"][P0] == GroupOffset(18)
+    assert world.there.offsets["joined"][P0] == GroupOffset(20)
 
 
 def test_nothing_is_said_of_the_source_where_it_did_not_answer(world: World) -> None:
