@@ -11,7 +11,7 @@ from typing import Final, Protocol, assert_never
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.model import LogBounds, TopicPartition
 from tidegate.mirror.copier import Copier
-from tidegate.mirror.model import Append
+from tidegate.mirror.model import HELD_BACK, Append
 from tidegate.mirror.states import Claiming, Comparing, Confirming, Doubting, Lost, Mirror, Ready, Stopped
 from tidegate.mirror.transitions import forgotten
 from tidegate.offset_mirror.pace import Pace
@@ -23,6 +23,7 @@ _SLICE_S: Final = 2.0
 """How long one partition has a thread, while others wait for one."""
 _FIRST_BACKOFF_S: Final = 0.2
 _LAST_BACKOFF_S: Final = 30.0
+_HELD_BACK_S: Final = 1.0
 _STOPPED_S: Final = 60.0
 """What somebody has to do something about is tried again that often: nobody tells when it is done."""
 
@@ -222,7 +223,12 @@ class PartitionCopying:
         if isinstance(state, Ready) and state.idle:
             return None
         if waits_for is not None:
-            return self._failed(waits_for)
+            pause_s = self._failed(waits_for)
+            if isinstance(state, Comparing) and waits_for.endswith(HELD_BACK):
+                # The thread is kept: what is compared would have to be read again otherwise.
+                self._ended.wait(min(pause_s, _HELD_BACK_S))
+                return None
+            return pause_s
         if isinstance(state, Ready) and state.proven:
             self._goes_on()
         return None
