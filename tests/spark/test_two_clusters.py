@@ -270,3 +270,37 @@ def test_the_first_offset_that_differs_is_named_and_offsets_carry_over_where_non
     assert found[wrong].divergence == (41, Difference.TIMESTAMP)
     assert found[compacted].divergence == (20, Difference.VALUE)
     assert found[compacted].compared == 60
+
+
+def test_what_transactions_have_aborted_or_left_open_is_not_compared(
+    spark: Any,
+    kafka: KafkaCluster,
+    kafka_there: KafkaCluster,
+    make_topic: MakeTopic,
+    make_topic_there: MakeTopic,
+    unique: Unique,
+) -> None:
+    """An OffsetMirror leaves the offsets of aborted records without any that is seen."""
+    topic, at = unique("aborted"), int(FIRST.timestamp() * 1000)
+    make_topic_there(1, name=topic)
+    make_topic(1, name=topic)
+    producers = []
+    for cluster in (kafka, kafka_there):
+        producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": topic})
+        producers.append(producer)
+        producer.init_transactions()
+        for value in (b"committed", cluster.bootstrap.encode(), b"committed"):
+            producer.begin_transaction()
+            for _ in range(10):
+                producer.produce(topic, value, b"k", 0, timestamp=at)
+            assert producer.flush(30) == 0
+            producer.commit_transaction() if value == b"committed" else producer.abort_transaction()
+    producers[1].begin_transaction()
+    producers[1].produce(topic, b"open", b"k", 0, timestamp=at)
+    assert producers[1].flush(30) == 0
+
+    here, there = Connection(kafka.bootstrap), Connection(kafka_there.bootstrap)
+    [found] = compare_logs(spark, here, there, find_pairs(here, there, [Selection(topic)]))
+    producers[1].abort_transaction()
+
+    assert (found.compared, found.verdict) == (20, "the same")

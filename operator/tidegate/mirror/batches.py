@@ -18,6 +18,7 @@ HEADER_BYTES: Final = _HEADER.size
 _BEFORE_LENGTH: Final = 12
 _AFTER_CRC: Final = 21
 _MAGIC: Final = 2
+_MAGIC_AT: Final = 16
 
 CODEC: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
@@ -90,6 +91,7 @@ def read_batches(data: bytes) -> Iterator[Batch]:
     """The whole batches of a Fetch answer, which may end within one. Raises ``Unreadable``."""
     at = 0
     while at + HEADER_BYTES <= len(data):
+        _check_format(data, at)
         fields = _HEADER.unpack_from(data, at)
         length = fields[1] + _BEFORE_LENGTH
         if length < HEADER_BYTES:
@@ -98,13 +100,22 @@ def read_batches(data: bytes) -> Iterator[Batch]:
             return
         yield _batch(fields, data[at : at + length])
         at += length
+    _check_format(data, at)
+
+
+def _check_format(data: bytes, at: int) -> None:
+    """Of what begins there, if it has that much. A message of an older format may be shorter than a header, and would
+    be taken for a batch that is not whole."""
+    if at + _MAGIC_AT < len(data) and data[at + _MAGIC_AT] != _MAGIC:
+        where = f"the record batch at offset {int.from_bytes(data[at : at + 8], 'big', signed=True)}"
+        raise Unreadable(
+            f"{where} has format {data[at + _MAGIC_AT]}; only format 2 (Kafka 0.11 and later) is supported"
+        )
 
 
 def _batch(fields: tuple[int, ...], data: bytes) -> Batch:
-    base, _, _, magic, crc, attributes, last_delta, base_time, max_time, producer_id, epoch, sequence, count = fields
+    base, _, _, _, crc, attributes, last_delta, base_time, max_time, producer_id, epoch, sequence, count = fields
     where = f"the record batch at offset {base}"
-    if magic != _MAGIC:
-        raise Unreadable(f"{where} has format {magic}; only format 2 (Kafka 0.11 and later) is supported")
     if google_crc32c.value(data[_AFTER_CRC:]) != crc:
         raise Unreadable(f"{where} is damaged: its checksum is wrong")
     if attributes & ~_KNOWN or attributes & CODEC > _NEWEST_CODEC:

@@ -33,16 +33,19 @@ class Compared:
 
 def disagreement(read: SourceRead, tail: Tail, *, compacts: bool, adopted: int = 0) -> Compared:
     """Compare what ``read`` has with the target, from ``read.offset`` up to the target's end. ``adopted``: up to where
-    the target was written by others, whose transactions may have committed."""
+    the target was written by others, whose transactions may have committed.
+
+    What one of them has nothing at all at, compaction has removed: maybe when the topic still was compacted, so it is
+    no difference whatever ``compacts`` says. Where nothing was ever compacted, each offset has a record, or something
+    that nobody sees."""
     hides = _hidden(tail, adopted)
     same = _same(read, tail, hides)
     known, of_source = visible_records(read, without=same)
     known = min(known, tail.end)
     known, of_target, hidden = _target_records(tail, range(read.offset, known), same, hides)
     within = range(max(read.offset, tail.start), known)
-    # What compaction can't have removed: anything at all, or what the target has something else instead of.
-    target_lacks, source_lacks = (hidden, ()) if compacts else (within, within)
-    found = _difference(of_source, of_target, within, target_lacks, source_lacks)
+    source_lacks = [] if compacts else hidden_ranges(read)
+    found = _difference(of_source, of_target, within, hidden, _InAny(source_lacks))
     return Compared(known, None if found is None else found[1])
 
 

@@ -19,6 +19,7 @@ from typing import Final
 from tidegate.mirror.batches import read_batches
 from tidegate.mirror.model import Done, Interrupted, Refusal, Tail
 from tidegate.mirror.ports import Target
+from tidegate.mirror.records import fills
 from tidegate.mirror.states import WINDOW
 
 LAST_EPOCH: Final = 32_767
@@ -29,11 +30,13 @@ _WIDER: Final = 8
 class Fenced:
     """``end``: the offset after the last that was copied; ``displaced``: where a batch of a writer has come to lie that
     was on its way between the two markers, and so not at the source's offset; ``strange``: where the first batch that
-    no writer of the copy has written lies, among its last."""
+    no writer of the copy has written lies, among its last; ``fills``: whether the copy ends with empty records that
+    fill the offsets before the source's start, and were to be deleted."""
 
     end: int
     displaced: int | None = None
     strange: int | None = None
+    fills: bool = False
 
 
 def fence(target: Target, ids: Sequence[int], fence_id: int, adopted: int = 0) -> Fenced | Refusal | Interrupted:
@@ -69,7 +72,9 @@ def fence(target: Target, ids: Sequence[int], fence_id: int, adopted: int = 0) -
     late = (b.base_offset for b in batches if b.stamp.producer_id in ids and not b.is_control)
     since = max(adopted, end - WINDOW)  # what lies further back may be of a writer whose id is not kept any more
     strange = (b.base_offset for b in batches if b.stamp.producer_id not in ids and since < b.next_offset <= end)
-    return Fenced(end, next((offset for offset in late if offset > end), None), next(strange, None))
+    displaced = next((offset for offset in late if offset > end), None)
+    ours = [b for b in batches if b.stamp.producer_id in ids and tail.start < b.next_offset <= end]
+    return Fenced(end, displaced, next(strange, None), bool(ours) and fills(ours[-1]))
 
 
 def _tail(target: Target, fence_id: int) -> Tail | Interrupted:

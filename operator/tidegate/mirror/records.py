@@ -14,6 +14,8 @@ from tidegate.mirror.codecs import ZSTD, compressed, decompressed
 
 MOST_RECORDS: Final = 250_000
 """Of a batch that is taken apart: each takes some hundred bytes of memory, however short it is."""
+FILLER_KEY: Final = b"tidegate.filler"
+"""Of records that only take offsets, where the topic takes none without a key."""
 _LONGEST_VARINT: Final = 10
 _NULL: Final = b"\x01"
 """A length of −1."""
@@ -84,8 +86,23 @@ def rebuilt(records: Sequence[Record], codec: int) -> bytes:
 @lru_cache(maxsize=4)
 def filler(count: int, key: bytes | None, timestamp: int = 0) -> bytes:
     """A batch of records without a value, which only take offsets."""
-    content = (_NULL if key is None else _varint(len(key)) + key) + _NULL + b"\x00"
+    content = _filling(key)
     return rebuilt([Record(place, timestamp, content) for place in range(count)], ZSTD)
+
+
+def fills(batch: Batch) -> bool:
+    """Whether it is a ``filler``."""
+    if batch.is_control or batch.codec != ZSTD or not batch.count or batch.base_timestamp or batch.max_timestamp:
+        return False
+    known = (_filling(None), _filling(FILLER_KEY))
+    try:
+        return all(record.content in known for record in read_records(batch))
+    except Unreadable:  # a filler can always be read
+        return False
+
+
+def _filling(key: bytes | None) -> bytes:
+    return (_NULL if key is None else _varint(len(key)) + key) + _NULL + b"\x00"
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:

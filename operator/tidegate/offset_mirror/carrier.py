@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from tidegate.kafka.errors import GroupNotEmpty, KafkaFailure, Unavailable
+from tidegate.kafka.errors import GroupNotEmpty, KafkaFailure, NotAuthorized, Unavailable
 from tidegate.kafka.model import TopicPartition
+from tidegate.kafka.offset_records import OFFSETS_TOPIC
 from tidegate.mirror.ports import UNDECIDED, GroupOffsets, MirrorCluster
 from tidegate.offset_mirror.carrying import NOTES, Carry, Notes, Standing, decide, refused
 from tidegate.printable import visible
@@ -51,6 +53,8 @@ class Carrier:
         self._now_s = now_s
         self._now = now
         self._renewed_s: dict[str, float] = {}
+        self._concerned: AbstractSet[str] = frozenset()
+        """Topics whose copies a group uses if somebody else commits for one of them at the target."""
 
     def carry(
         self,
@@ -67,6 +71,7 @@ class Carrier:
         be read."""
         listed = self._source.group_ids()
         if whole:
+            self._check_all_listed()
             listed |= self._noted(ends)
         wanted = [group_id for group_id in listed if self._selects(group_id)]
         source: dict[str, GroupOffsets] = {}
@@ -83,6 +88,7 @@ class Carrier:
         ids = [each for g in source for each in self._beside(g)]
         target, tally = self._target.committed(ids), _Tally()
         copies = mirrored | source_ids.keys()
+        self._concerned = copies | adopts
         for group_id, offsets in sorted(source.items()):
             there, carrying, carried = (target.get(each, {}) for each in self._beside(group_id))
             standing = Standing(offsets, there, carrying, carried, adopts)
@@ -107,7 +113,7 @@ class Carrier:
                 tally.failed, tally.failure = tally.failed + 1, "this operator process must not write at the moment"
                 return
             self._commit(group_id, standing, carry)
-        except GroupNotEmpty:
+        except (GroupNotEmpty, _UsedMeanwhile):
             tally.in_use.append(group_id)
         except KafkaFailure as failure:
             tally.failed += 1
@@ -128,6 +134,18 @@ class Carrier:
         offsets = self._target.committed([*map(carried_id, noted)])
         return {group_id for group_id in noted if offsets.get(carried_id(group_id), {}).keys() & ends.keys()}
 
+    def _check_all_listed(self) -> None:
+        """No broker lists the groups of a partition of ``__consumer_offsets`` that has no leader, and none says so.
+        Raises ``KafkaFailure``."""
+        try:
+            topic = self._source.topic(OFFSETS_TOPIC)
+        except NotAuthorized:
+            return  # that can't be told then
+        partitions = () if topic is None else topic.all_partitions()
+        silent = frozenset(partitions) - self._source.told_bounds(partitions).keys()
+        if silent:
+            raise Unavailable(f"could not list all groups of the source: {min(silent)} has no leader")
+
     def _beside(self, group_id: str) -> tuple[str, str, str]:
         """The group itself, and the mirror's own two."""
         return group_id, self._notes.carrying_id(group_id), self._notes.carried_id(group_id)
@@ -147,13 +165,28 @@ class Carrier:
             if not self._may_write():  # it may have become another process's turn since: by then consumers may be there
                 raise Unavailable("this operator process must not write at the moment")
             try:
+                if each == of_group:
+                    self._check_as_seen(group_id, standing)
                 self._target.commit(each, offsets)
-            except GroupNotEmpty:
+            except (GroupNotEmpty, _UsedMeanwhile):
                 if each == of_group:
                     self._target.commit(carrying, refused(standing, offsets))
                 raise
         if due:
             self._renewed_s[group_id] = self._now_s()
+
+    def _check_as_seen(self, group_id: str, standing: Standing) -> None:
+        """All groups were read before the first of them was committed for, which many of them make a minute ago. A
+        consumer without a group's membership may have begun since. Raises ``_UsedMeanwhile``."""
+        now, seen = self._target.committed([group_id]).get(group_id, {}), standing.target
+        for partition, one in now.items():
+            before = seen.get(partition)
+            if partition.topic in self._concerned and (before is None or before.offset != one.offset):
+                raise _UsedMeanwhile
+
+
+class _UsedMeanwhile(Exception):
+    """Somebody else has committed for the group since it was read."""
 
 
 def _undecided(offsets: GroupOffsets, ends: Mapping[TopicPartition, int]) -> list[TopicPartition]:

@@ -48,6 +48,11 @@ class Notes:
 NOTES: Final = Notes()
 
 
+def notes_of(uid: str, *, fails_back: bool) -> Notes:
+    """Of the mirror with this uid."""
+    return Notes(f"-{uid[:8]}") if fails_back else NOTES
+
+
 @dataclass(frozen=True, slots=True)
 class Standing:
     """A group's offsets, in both clusters."""

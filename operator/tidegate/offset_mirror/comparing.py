@@ -117,9 +117,11 @@ class Comparing:
         # Where one of them has nothing, the other may still have what it should not.
         return sample(theirs, ours, compacts=topic.compacts) if theirs.data and ours.data else None
 
-    def ends_before(self, end: int) -> bool:
-        """Whether the copy that was compared last ended before ``end``, where it was known to end before that."""
-        return self._copy_end is not None and self._copy_end < end
+    def ends_elsewhere(self, end: int, *, at_rest: bool) -> bool:
+        """Whether the copy that was compared last ended before ``end``, where it was known to end before that; or
+        behind it, though nothing was written to it meanwhile (``at_rest``)."""
+        found = self._copy_end
+        return found is not None and (found < end or (at_rest and found > end))
 
     def note(self, partition: TopicPartition, offset: int, found: Sample) -> None:
         """Count what was found, and keep the first place of each copy that differs until it no longer does."""

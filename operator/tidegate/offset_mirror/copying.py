@@ -254,12 +254,14 @@ class Copying:
         if chosen is None or known is None:
             return
         partition, offset = chosen
-        end = known.copying.offset
+        end, rested = known.copying.offset, known.waits
         found = await in_thread(self._threads, comparing.place, partition, offset, known.of)
         if self._partitions.get(partition) is not known:
             return
-        if end is not None and comparing.ends_before(end):
-            # It has lost records, as by an unclean election. While the source is idle, nothing else would show it.
+        at_rest = rested and known.waits and known.copying.offset == end
+        if end is not None and comparing.ends_elsewhere(end, at_rest=at_rest):
+            # It has lost records, as by an unclean election, or somebody else has written to it. While the source is
+            # idle, nothing else would show it.
             known.copying.doubt()
             known.grown.set()
         if found is None:

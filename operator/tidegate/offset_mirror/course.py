@@ -11,7 +11,7 @@ from typing import Final, Protocol, assert_never
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.model import LogBounds, TopicPartition
 from tidegate.mirror.copier import Copier
-from tidegate.mirror.model import Append
+from tidegate.mirror.model import HELD_BACK, Append
 from tidegate.mirror.states import Claiming, Comparing, Confirming, Doubting, Lost, Mirror, Ready, Stopped
 from tidegate.mirror.transitions import forgotten
 from tidegate.offset_mirror.pace import Pace
@@ -23,6 +23,7 @@ _SLICE_S: Final = 2.0
 """How long one partition has a thread, while others wait for one."""
 _FIRST_BACKOFF_S: Final = 0.2
 _LAST_BACKOFF_S: Final = 30.0
+_HELD_BACK_S: Final = 1.0
 _STOPPED_S: Final = 60.0
 """What somebody has to do something about is tried again that often: nobody tells when it is done."""
 
@@ -87,6 +88,7 @@ class PartitionCopying:
         self._difference = ""
         self._failures = 0
         self._offset: int | None = None
+        self._target_start = self._source_start = 0
         self._producer_id: int | None = None
         self._progress = Progress()
 
@@ -121,11 +123,12 @@ class PartitionCopying:
         until it is the copy has something that the source has not.
         """
         end = self._progress.source_end = bounds.latest
+        self._source_start = max(self._source_start, bounds.earliest)
         if before is not None and end < before:
             self._doubted.set()
             return True
         self._progress.saw(end, at_s)
-        self._progress.settle(self._offset)
+        self._settle()
         state = self._copier.mirror.state
         starts_later = isinstance(state, Ready) and state.target_start < bounds.earliest
         if starts_later and isinstance(state, Ready) and state.idle:
@@ -133,8 +136,13 @@ class PartitionCopying:
             self._doubted.set()
         return self._doubted.is_set() or starts_later or self._offset is None or end > self._offset
 
+    def _settle(self) -> None:
+        """Not while the copy has what the source has deleted, or what fills the offsets before the source's start."""
+        if self._target_start >= self._source_start:
+            self._progress.settle(self._offset)
+
     def seen(self) -> Course:
-        self._progress.settle(self._offset)
+        self._settle()
         stopped = Stopped(self._difference, drifted=True) if self._difference else self._copier.stopped
         return Course(
             self.partition,
@@ -215,7 +223,12 @@ class PartitionCopying:
         if isinstance(state, Ready) and state.idle:
             return None
         if waits_for is not None:
-            return self._failed(waits_for)
+            pause_s = self._failed(waits_for)
+            if isinstance(state, Comparing) and waits_for.endswith(HELD_BACK):
+                # The thread is kept: what is compared would have to be read again otherwise.
+                self._ended.wait(min(pause_s, _HELD_BACK_S))
+                return None
+            return pause_s
         if isinstance(state, Ready) and state.proven:
             self._goes_on()
         return None
@@ -240,6 +253,8 @@ class PartitionCopying:
         """Where the copy ends. While that is looked at again, it ends where it did, or further on."""
         match self._copier.mirror.state:
             case (Ready() as ready) | Claiming(ready) | Confirming(ready):
+                self._target_start = ready.target_start
+                self._source_start = max(self._source_start, ready.source_start)
                 self._offset, self._producer_id = ready.position.offset, ready.position.stamp.producer_id
             case Stopped() | Lost() | Doubting() | Comparing():
                 pass

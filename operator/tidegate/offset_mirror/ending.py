@@ -149,6 +149,11 @@ def _fenced(
             stuck[partition] = found
             continue
         ends.append(found.end)
+        if found.fills:
+            message = message or (
+                f"partition {partition.partition} was still being filled up to the source's first record: the last "
+                f"records before offset {found.end} are empty. Delete all records before that offset"
+            )
         if found.displaced is not None:
             message = (
                 f"a batch of partition {partition.partition} was still being sent when the copying ended, and was "

@@ -12,13 +12,15 @@ from tidegate.connection.read_only import observes
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.model import TopicPartition
-from tidegate.kube.ports import Object, namespace_of
+from tidegate.kube.ports import Object, namespace_of, uid_of
 from tidegate.mirror.ports import MirrorCluster
+from tidegate.offset_mirror.carrying import notes_of
 from tidegate.offset_mirror.copying import Copying, is_late, not_carried
 from tidegate.offset_mirror.course import Course
 from tidegate.offset_mirror.ending import Settled, ended, fence_some, lacking, settle
 from tidegate.offset_mirror.partitions import Clusters
 from tidegate.offset_mirror.rows import with_drift
+from tidegate.offset_mirror.setting_back import ends_of, set_back
 from tidegate.offset_mirror.status import Before, Told, draining, draining_late, failed_over, fencing, waiting
 from tidegate.offset_mirror.topics import wanted
 from tidegate.resources.mirror_failover import FailoverPhase, MirrorFailover
@@ -80,6 +82,10 @@ class Failover:
             why = "" if accepts_loss else halted or _keeps_from_ending(last)
             if why:
                 return draining(before, told, why)
+            if accepts_loss:  # otherwise it was seen that the copies end where they were left
+                notes = notes_of(uid_of(body), fails_back=spec.failback_from is not None)
+                ends = await in_thread(self.executor, ends_of, ours, before.status)
+                await in_thread(self.executor, set_back, ours, notes, ends, self.may_write)
             fence_id = await in_thread(self.executor, ours.new_producer_id)
         except KafkaFailure as failure:
             return waiting(before, str(failure))

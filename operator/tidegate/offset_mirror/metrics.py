@@ -29,7 +29,7 @@ class MirrorMetrics:
         self._age = Gauge(
             "tidegate_mirror_lag_seconds",
             "The longest time since one of its copies had all that the source had then; infinite where one has not had "
-            "it yet, 0 where there are no copies.",
+            "it yet or nothing can be copied, 0 where there are no copies.",
             ["resource_namespace", "mirror"],
             registry=registry,
         )
@@ -62,6 +62,19 @@ class MirrorMetrics:
         if groups is not None:
             for state, value in (("Carried", groups.carried), ("InUse", groups.in_use), ("Failed", groups.failed)):
                 self._groups.labels(*key, state).set(value)
+
+    def rests(self, namespace: str, mirror: str, hindered: MirrorCounts | None) -> None:
+        """Nothing is copied. ``hindered``: the partitions as they were counted last, where that is not as it was asked
+        for: without these figures an alert would end, or not begin, because nothing can be copied."""
+        self.gone(namespace, mirror)
+        if hindered is None:
+            return
+        key = (namespace, mirror)
+        self._known.add(key)
+        self._partitions.labels(*key, "Stopped").set(hindered.stopped - hindered.drifted)
+        self._partitions.labels(*key, "Drifted").set(hindered.drifted)
+        self._lag.labels(*key).set(float("nan"))
+        self._age.labels(*key).set(float("inf"))
 
     def gone(self, namespace: str, mirror: str) -> None:
         key = (namespace, mirror)

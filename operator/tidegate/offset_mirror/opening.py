@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidegate.connection.live import Live
 from tidegate.kube.ports import Object, label_of, uid_of
-from tidegate.offset_mirror.carrying import Notes, selected
+from tidegate.offset_mirror.carrying import notes_of, selected
 from tidegate.offset_mirror.comparing import Comparing, differed
 from tidegate.offset_mirror.copying import Carrying, Copying, Sampling
 from tidegate.offset_mirror.course import Limits
@@ -43,7 +43,7 @@ def opened(
     carrying = None
     if spec.groups is not None:
         groups, interval_s = spec.groups, spec.groups.interval.total_seconds()
-        notes = Notes(f"-{uid[:8]}" if spec.failback_from is not None else "")
+        notes = notes_of(uid, fails_back=spec.failback_from is not None)
         carrying = Carrying(interval_s, lambda group_id: selected(group_id, groups, *allowed), notes)
     different = differed(None if stopped is None else stopped.comparing, status)
     sampling = Sampling(spec.parity.interval.total_seconds(), Comparing(theirs, ours, parts.clock.now, known=different))

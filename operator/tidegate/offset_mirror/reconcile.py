@@ -235,7 +235,7 @@ class MirrorReconciler:
         uid, parts = uid_of(body), self._parts
         await self._end(uid)
         self._begins.discard(uid)
-        parts.of_mirrors.gone(namespace_of(body), name_of(body))
+        parts.of_mirrors.rests(namespace_of(body), name_of(body), told.hindered)
         told = replace(told, status=with_found(told.status, self._stopped.get(uid)))
         again_after_s = parts.idle_tick_s if again_after_s is None else again_after_s
         if keeps_job or told.status.job is None:

@@ -13,7 +13,7 @@ from tidegate.kafka.model import LogBounds, TopicPartition
 from tidegate.offset_mirror.course import Course, Limits
 from tidegate.offset_mirror.partitions import Clusters, Partition, Partitions
 from tidegate.offset_mirror.progress import Progress
-from tidegate.offset_mirror.report import FIRST_ID, LastWords, Report, Row
+from tidegate.offset_mirror.report import BEAT_S, FIRST_ID, LastWords, Report, Row
 from tidegate.offset_mirror.topics import Copied
 from tidegate.threads import in_thread
 
@@ -22,6 +22,8 @@ SILENT_S: Final = 10.0
 LOST_S: Final = 120.0
 """After which a task of which something was heard is taken for lost, with its job: one that has ended leaves its share
 to nobody for as long as the other tasks go on."""
+_REPORTED_S: Final = 3 * BEAT_S
+"""After which what a task says was surely seen later than what it is compared with."""
 _CLAIM_S: Final = 5.0
 """Between two producer ids that are claimed because a report asks for them: one is good for a minute at least."""
 _NOTHING: Final = Row()
@@ -47,6 +49,9 @@ class ReportedCopying:
         self._row = _NOTHING
         self._heard_at_s: float | None = None
         self._target_end: int | None = None
+        self._target_start = self._source_start = 0
+        self._beyond: tuple[int, float] | None = None
+        """Where the target's log ended behind what the task had said, and when that was seen first."""
         self._difference = ""
         self._progress = Progress()
 
@@ -60,13 +65,19 @@ class ReportedCopying:
     def heard(self, row: Row, at_s: float) -> None:
         self._row, self._heard_at_s = row, at_s
 
-    def ends(self, target_end: int) -> None:
-        """The target's log ends there."""
-        self._target_end = target_end
+    def lies(self, target: LogBounds) -> None:
+        """The target's log is there."""
+        self._target_start, self._target_end = target.earliest, target.latest
+        said = self._row.offset
+        if self._beyond is not None and (said is None or said >= self._beyond[0]):
+            self._beyond = None
+        if self._beyond is None and said is not None and said < target.latest:
+            self._beyond = target.latest, self._now_s()
 
     def saw(self, bounds: LogBounds, before: int | None, at_s: float) -> bool:
         """The source's log, asked for at ``at_s`` when the copy ended at ``before``."""
         self._progress.source_end = bounds.latest
+        self._source_start = max(self._source_start, bounds.earliest)
         if before is None or bounds.latest >= before:
             self._progress.saw(bounds.latest, at_s)
         return False
@@ -87,8 +98,10 @@ class ReportedCopying:
         return False
 
     def seen(self) -> Course:
-        """What is as old as what was heard last does not become younger by itself."""
-        if self._heard_at_s is not None:
+        """What is as old as what was heard last does not become younger by itself; nor does what has more at its start
+        than the source, as records that the source has deleted, or more at its end than the task has written."""
+        strange = self._strange()
+        if self._heard_at_s is not None and self._target_start >= self._source_start and not strange:
             self._progress.settle(self.offset, self._heard_at_s)
         row, progress = self._row, self._progress
         return Course(
@@ -98,8 +111,18 @@ class ReportedCopying:
             progress.copied_at_s,
             self._difference or row.stopped,
             bool(self._difference) or row.drifted,
-            self._silence() or row.trouble,
+            self._silence() or row.trouble or strange,
             row.producer_id,
+        )
+
+    def _strange(self) -> str:
+        """What the copy has that its task does not know of, though it has reported since: it looks at the end again
+        only once the source grows."""
+        if self._beyond is None or self._heard_at_s is None or self._heard_at_s - self._beyond[1] <= _REPORTED_S:
+            return ""
+        return (
+            f"the copy ends at offset {self._target_end} at the target, and its task has written it up to "
+            f"{self._row.offset}: somebody else may have written to it"
         )
 
     def _silence(self) -> str:
@@ -182,7 +205,7 @@ class ReportedPartitions(Partitions):
             return 0
         for partition, bounds in ends.items():
             if partition in self._followed:
-                self._followed[partition].ends(bounds.latest)
+                self._followed[partition].lies(bounds)
         await super()._look()
         said = next((report.trouble for report, _ in self._heard() if report.trouble), "")
         self._trouble = self._trouble or said

@@ -32,7 +32,7 @@ from tidegate.resources.conditions import (
 )
 from tidegate.resources.mirror_engine import MirrorJob
 from tidegate.resources.mirror_failover import FailoverPhase, MirrorFailover
-from tidegate.resources.offset_mirror import CarriedGroups, MirrorParity, OffsetMirrorStatus
+from tidegate.resources.offset_mirror import CarriedGroups, MirrorCounts, MirrorParity, OffsetMirrorStatus
 
 COPIES_IN_SYNC: Final = "CopiesInSync"
 COPIES_LAGGING: Final = "CopiesLagging"
@@ -57,6 +57,9 @@ NOT_COPYING: Final = "NotCopying"
 
 _WRITTEN_EVERY: Final = timedelta(seconds=30)
 """How often figures are written that change all the time."""
+
+_AS_ASKED_FOR: Final = frozenset({FROZEN, FAILOVER_DRAINING, FAILOVER_FENCING})
+"""Reasons of Ready for which nothing is copied, though it is not True."""
 
 LATE: Final = "waiting for answers to requests that were sent"
 
@@ -88,6 +91,15 @@ class Told:
 
     status: OffsetMirrorStatus
     happenings: tuple[KubeEvent, ...] = ()
+
+    @property
+    def hindered(self) -> MirrorCounts | None:
+        """Where nothing is copied: the partitions as they were counted last, if that is not as it was asked for."""
+        said = find_condition(self.status.conditions, READY)
+        if said is None or said.status is ConditionStatus.TRUE or said.reason in _AS_ASKED_FOR:
+            return None
+        none = MirrorCounts(total=0, in_sync=0, seeding=0, lagging=0, stopped=0, drifted=0)
+        return self.status.partitions or none
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import Final
 
 from tidegate.kafka.model import Topic
 from tidegate.kafka.names import is_allowed, is_internal
+from tidegate.mirror.records import FILLER_KEY
 from tidegate.resources.offset_mirror import CopyState, MirroredTopics, MirroredTopicStatus
 
 Settings = Mapping[str, str]
@@ -148,7 +149,7 @@ def next_step(sides: Sides, known: MirroredTopicStatus | None) -> Step:
     if different and (sides.target_is_empty or is_verified(known) or adopted):
         return Configure(name, different)
     compacts = "compact" in settings["cleanup.policy"]
-    return Copied(source, target, compacts, b"tidegate.filler" if compacts else None, adopted)
+    return Copied(source, target, compacts, FILLER_KEY if compacts else None, adopted)
 
 
 def is_copy(target: Topic, known: MirroredTopicStatus | None) -> bool:

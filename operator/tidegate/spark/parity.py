@@ -1,6 +1,9 @@
 """Compares partitions of two clusters offset by offset, in two looks: digests of blocks first, and then, of each
 partition, the records of the first block that differs.
 
+Records are those that readers of committed records see, up to the last stable offset: a copy with the same offsets has
+what an ``OffsetMirror`` writes where transactions were aborted, which nobody sees either.
+
 A digest is the number of records of a block and an exclusive or over a hash (128 bits) of each, which does not depend
 on the order in which tasks see them. Where compaction has removed records, blocks differ without meaning anything:
 there every record is looked at.
@@ -8,14 +11,14 @@ there every record is looked at.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
 from tidegate.find.parity import Difference, LogPair, Parity
 from tidegate.find.survey import origin_of
 from tidegate.kafka.connection import Connection
-from tidegate.kafka.model import Range, TopicPartition
+from tidegate.kafka.model import LogBounds, Range, TopicPartition
 from tidegate.kafka_client.client import KafkaClient
 from tidegate.reset.model.request import Selection
 from tidegate.spark.records import read_records
@@ -64,8 +67,8 @@ def find_pairs(
             pairs += [(TopicPartition(topic.name, n), TopicPartition(origin, n)) for n in sorted(wanted)]
         compacted_here = ours.compacted({p.topic for p, _ in pairs})
         compacted_there = theirs.compacted({p.topic for _, p in pairs})
-        bounds_here = ours.log_bounds([p for p, _ in pairs])
-        bounds_there = theirs.log_bounds([p for _, p in pairs])
+        bounds_here = _stable_bounds(ours, [p for p, _ in pairs])
+        bounds_there = _stable_bounds(theirs, [p for _, p in pairs])
     return tuple(
         LogPair(
             p,
@@ -76,6 +79,12 @@ def find_pairs(
         )
         for p, q in dict.fromkeys(pairs)
     )
+
+
+def _stable_bounds(kafka: KafkaClient, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogBounds]:
+    """From each log's start to its last stable offset."""
+    bounds, stable = kafka.log_bounds(partitions), kafka.last_stable_offsets(partitions)
+    return {p: LogBounds(min(found.earliest, stable[p]), stable[p]) for p, found in bounds.items()}
 
 
 def compare_logs(spark: SparkSession, here: Connection, there: Connection, pairs: Sequence[LogPair]) -> list[Parity]:
@@ -122,7 +131,6 @@ def _numbered(
         {names[n]: r for n, r in ranges.items()},
         _COLUMNS,
         splits=2 * spark.sparkContext.defaultParallelism,
-        committed_only=False,
     )
     return records.join(broadcast(numbers), ["topic", "partition"])
 

@@ -7,6 +7,7 @@ import struct
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch
+from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -84,6 +85,17 @@ def test_what_is_not_understood_is_refused(at: int, wrong: bytes, said: str) -> 
 
     with pytest.raises(Unreadable, match=said):
         list(read_batches(sealed(data)))
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("before", [b"", batch(0, THREE, 3)])
+def test_a_message_of_an_older_format_is_refused_however_short_it_is(magic: int, before: bytes) -> None:
+    """As a log's only one, or its last: nothing comes behind it."""
+    message = LegacyRecordBatchBuilder(magic, 0, 1 << 16)
+    message.append(3, 1000, b"k", b"v")
+
+    with pytest.raises(Unreadable, match=f"at offset 3 has format {magic}"):
+        list(read_batches(before + bytes(message.build())))
 
 
 @given(st.integers(17, len(batch(70, THREE, 3)) - 1), st.integers(0, 7))

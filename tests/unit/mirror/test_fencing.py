@@ -9,8 +9,10 @@ import pytest
 from support.mirror.simulated_target import SimulatedTarget
 from support.mirror.target_broker import TargetBroker
 from support.mirror.written import Written, batch
+from tidegate.mirror.batches import Stamp, restamped
 from tidegate.mirror.fencing import Fenced, fence
 from tidegate.mirror.model import Interrupted, Tail
+from tidegate.mirror.records import FILLER_KEY, filler
 
 ID, FORMER, STRANGER, FENCE = 101, 100, 999, 7
 
@@ -77,6 +79,26 @@ def test_what_somebody_else_wrote_is_not_taken_for_the_copys(producer_id: int, b
 def test_a_strangers_marker_is_told_as_well(broker: TargetBroker) -> None:
     broker.write_marker(STRANGER, 3)
     assert fence(SimulatedTarget(broker), [ID], FENCE) == Fenced(51, strange=50)
+
+
+@pytest.mark.parametrize("key", [None, FILLER_KEY])
+def test_a_copy_that_was_still_being_filled_is_told(key: bytes | None) -> None:
+    """Up to the source's first record, or without having deleted it."""
+    broker = TargetBroker()
+    broker.produce(restamped(filler(3000, key), Stamp(ID, 0, 0)))
+    for _ in range(2):
+        assert fence(SimulatedTarget(broker), [ID], FENCE) == Fenced(3000, fills=True)
+
+    broker.delete_records(3000)
+    assert fence(SimulatedTarget(broker), [ID], FENCE) == Fenced(3000)
+
+
+@pytest.mark.parametrize("other", [Written(1, None, None), Written(0, b"k", None), Written(0, None, b"")])
+def test_records_of_the_source_are_not_taken_for_what_fills(other: Written) -> None:
+    broker = TargetBroker()
+    broker.produce(batch(0, {0: Written(0, None, None), 1: other}, 2, codec=4, producer=(ID, 0, 0)))
+
+    assert fence(SimulatedTarget(broker), [ID], FENCE) == Fenced(2)
 
 
 def test_what_the_copy_was_begun_from_may_be_anybodys() -> None:

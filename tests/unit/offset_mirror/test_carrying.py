@@ -178,6 +178,35 @@ def test_a_group_with_members_is_left_alone_and_carried_once_they_have_left_with
 
 
 @pytest.mark.parametrize("carried_before", [True, False])
+def test_a_group_that_somebody_commits_for_while_others_are_carried_is_left_alone(
+    carried_before: bool, world: World
+) -> None:
+    """By a consumer that is no member, as one that assigns itself its partitions. All groups are read first."""
+    world.commit(50)
+    if carried_before:
+        world.carry()
+    world.commit(90)
+    world.source.offsets["a"] = {P0: GroupOffset(7)}
+    commit = world.target.commit
+
+    def committed(group_id: str, offsets: GroupOffsets) -> None:
+        commit(group_id, offsets)
+        if group_id == "a":
+            world.target.offsets.setdefault("g", {})[P0] = GroupOffset(60)
+
+    world.target.commit = committed  # type: ignore[method-assign]
+    told = world.carry()
+
+    assert world.there == GroupOffset(60)
+    assert (told.carried, told.in_use, told.in_use_such_as) == (1, 1, "g")
+    # And from then on, also if it comes to commit what was about to be committed for it.
+    world.target.offsets["g"][P0] = GroupOffset(90)
+    world.commit(99)
+    assert world.carry().in_use == 1
+    assert world.there == GroupOffset(90)
+
+
+@pytest.mark.parametrize("carried_before", [True, False])
 def test_what_was_refused_of_a_group_with_members_is_not_taken_for_carried_where_it_commits_that(
     carried_before: bool, world: World
 ) -> None:

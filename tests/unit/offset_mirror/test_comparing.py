@@ -172,6 +172,16 @@ def test_a_copy_that_has_lost_its_end_gets_it_back_while_the_source_is_idle(worl
     world.copied()
 
 
+def test_what_somebody_else_writes_to_a_copy_is_seen_while_the_source_is_idle(world: World) -> None:
+    world.one_pass()
+    world.copied()
+    world.there.write("t", 1)
+
+    world.passes(lambda: world.condition("Drifted").status == "True" or world.copying[0].comparing.told.places > 50)
+    assert world.condition("Drifted").status == "True"
+    assert "somebody else" in world.status.worst[0].message
+
+
 def test_what_no_pass_has_told_before_a_suspension_outlives_the_process(world: World) -> None:
     world.one_pass()
     world.copied()

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
+from types import SimpleNamespace
+
 import pytest
 
 from support.fake_kafka import FakeClock
 from support.mirror.fake_cluster import FakeMirrorCluster, FakeTarget
 from support.mirror.written import Written, batch
-from tidegate.kafka.errors import NotAuthorized
+from tidegate.kafka.errors import NotAuthorized, Unavailable
 from tidegate.kafka.model import LogBounds, TopicPartition
-from tidegate.mirror.batches import Unreadable
+from tidegate.kafka_client.mirror_requests import fetched
+from tidegate.mirror.batches import Unreadable, read_batches
 from tidegate.mirror.copier import Copier
 from tidegate.mirror.model import Appended, Done, Interrupted, ProducerIds, Refusal, Tail
+from tidegate.mirror.source import SourceRead
 from tidegate.mirror.states import Lost, Mirror, Ready
+from tidegate.offset_mirror import course as course_module
 from tidegate.offset_mirror.counting import state_of
 from tidegate.offset_mirror.course import NEVER, WHEN_GROWN, Limits, PartitionCopying
 from tidegate.offset_mirror.pace import Pace
@@ -212,6 +219,72 @@ def test_a_right_that_is_missing_is_told_and_asked_for_again(world: World, monke
     assert state is not world.copier.mirror
     assert world.copying.go_on() == WHEN_GROWN
     assert world.copying.seen().trouble == ""
+
+
+@pytest.mark.parametrize("was_copied", [True, False])
+def test_a_copy_that_has_what_its_source_has_deleted_is_not_in_sync(
+    was_copied: bool, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as what fills the offsets before the source's start, of a source of which everything has expired."""
+    world.source.write("t", 5)
+    if was_copied:
+        world.see()
+        world.copying.go_on()
+    world.source.log("t").delete_records(5)
+
+    def refuse(_target: FakeTarget, _offset: int) -> Done:
+        raise NotAuthorized("allow the principal Delete on topic t")
+
+    monkeypatch.setattr(FakeTarget, "delete_records", refuse)
+    for _ in range(12):
+        world.see()
+        world.copying.go_on()
+        state = state_of(world.copying.seen(), world.clock.monotonic(), seeded=True)
+        assert was_copied or state is not CopyState.IN_SYNC
+        world.clock.sleep(1)
+    assert state is CopyState.LAGGING
+    assert (world.copying.seen().lag, world.target.log("t").start) == (0, 0)
+    assert "allow the principal Delete" in world.copying.seen().trouble
+
+    monkeypatch.undo()
+    world.see()
+    world.copying.go_on()
+    assert state_of(world.copying.seen(), world.clock.monotonic(), seeded=True) is CopyState.IN_SYNC
+    assert world.target.log("t").start == 5
+
+
+def test_a_source_that_holds_back_by_a_quota_is_compared_and_copied_all_the_same(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every other time: what is compared at the end of a copy takes several reads."""
+    monkeypatch.setattr(course_module, "_HELD_BACK_S", 0.001)
+    world.source.write("t", 20)
+    world.copying.go_on()
+    world.source.write("t", 20)
+    world.begin()
+    source, held = world.source.source(P, world.source.topics()["t"].topic_id), itertools.cycle([False, True])
+
+    def read(offset: int) -> SourceRead | Interrupted:
+        if next(held):
+            return Interrupted("read t-0 of the source: the broker holds back what is read, by a quota")
+        found = source.read(offset)
+        assert isinstance(found, SourceRead)
+        first = next((one for one in read_batches(found.data) if one.next_offset > offset), None)
+        return replace(found, data=b"" if first is None else first.data)
+
+    monkeypatch.setattr(world.copier, "_source", SimpleNamespace(read=read))
+    pauses = [world.copying.go_on() for _ in range(40)]
+
+    assert WHEN_GROWN in pauses
+    assert world.target.log("t").visible() == world.source.log("t").visible()
+
+
+def test_a_read_that_is_held_back_says_so() -> None:
+    with pytest.raises(Unavailable) as held:
+        fetched(SimpleNamespace(error_code=0, responses=[]))
+
+    assert Interrupted(str(held.value)).is_held_back
+    assert not Interrupted("read t-0 of the source: its leader is not there").is_held_back
 
 
 def test_what_was_read_is_not_kept_while_others_have_the_threads(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

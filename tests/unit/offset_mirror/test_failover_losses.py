@@ -17,9 +17,11 @@ from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import TopicPartition
 from tidegate.kube.ports import MIRRORS, EventType
 from tidegate.mirror.model import Appended, Interrupted, Refusal, Tail
-from tidegate.mirror.ports import Target
+from tidegate.mirror.ports import GroupOffset, Target
 from tidegate.offset_mirror import status as mirror_status
 from tidegate.offset_mirror.copying import Copying
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 @pytest.fixture
@@ -318,6 +320,53 @@ def test_what_somebody_else_wrote_is_not_taken_for_what_was_copied(world: World)
     world.one_pass()
     world.passes(lambda: world.condition("Ready").reason in ("CopiesInSync", "CopiesDrifted"))
     assert f"topic t can't be taken over: {says}" in world.condition("Ready").message
+
+
+def test_empty_records_of_a_copy_that_was_still_being_filled_are_told_of(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A consumer would read them."""
+    monkeypatch.setattr(FakeTarget, "delete_records", lambda *_: Interrupted("no answer"))
+    world.here.create_topic("u", 2, {})
+    world.here.write("u", 9, 1)
+    world.here.log("u", 1).delete_records(6)
+    world.passes(lambda: "u" in world.there.kept and world.there.log("u", 1).end == 6)
+    found = failed_over(world, acceptLoss=True)
+
+    [topic] = [each for each in found.topics if each.name == "u"]
+    assert (topic.ends, topic.lacks) == ((0, 6), (0, 3))
+    says = (
+        "partition 1 was still being filled up to the source's first record: the last records before offset 6 are "
+        "empty. Delete all records before that offset"
+    )
+    assert topic.message == says
+    assert says in warned_of(world)
+
+
+@pytest.mark.parametrize("restarted", [True, False])
+@pytest.mark.parametrize("answers", [True, False])
+def test_no_group_is_left_beyond_a_copy_that_has_lost_its_end(restarted: bool, answers: bool, world: World) -> None:
+    """As by an unclean election at the target: it would skip what is written there next, up to its offset."""
+    world.spec["groups"] = {"include": ["*"], "interval": "1s"}
+    world.here.offsets = {name: {P0: GroupOffset(20), P1: GroupOffset(3)} for name in ("g", "used", "joined")}
+    world.one_pass()
+    world.passes(lambda: {"g", "used", "joined"} <= world.there.offsets.keys())
+    the_target_lost_records(world)
+    world.there.offsets["used"][P0] = GroupOffset(18)
+    world.there.members.add("joined")
+    if not answers:
+        world.here.failure = Unavailable("nobody is there")
+    if restarted:
+        world.run(world.reconciler.stop())
+        world.restart()
+    found = failed_over(world, acceptLoss=True)
+
+    [topic] = found.topics
+    end = topic.ends[0]
+    assert end < 20
+    assert world.there.offsets["g"] == {P0: GroupOffset(end), P1: GroupOffset(3)}
+    assert world.there.offsets["used"][P0] == GroupOffset(18)
+    assert world.there.offsets["joined"][P0] == GroupOffset(20)
 
 
 def test_nothing_is_said_of_the_source_where_it_did_not_answer(world: World) -> None:

@@ -169,6 +169,34 @@ def test_a_group_whose_coordinator_is_away_is_waited_for(world: World, monkeypat
     assert world.there.offsets["g"] == {P0: GroupOffset(9)}
 
 
+def test_groups_that_no_broker_lists_are_waited_for_though_they_were_never_carried_over(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that has committed for the first time since the groups were carried over last."""
+    monkeypatch.setattr(copying_module, "_CARRIED_AGAIN_AT_THE_END_S", 0.05)
+    world.here.create_topic("__consumer_offsets", 3, {})
+    world.copied()
+    world.here.headless = {TopicPartition("__consumer_offsets", 2)}
+    world.spec["failover"] = {}
+    says = "could not list all groups of the source: __consumer_offsets-2 has no leader"
+    world.one_pass()
+    world.passes(lambda: says in world.condition("Ready").message or world.status.failover is not None)
+    assert world.status.failover is None
+
+    world.here.offsets["g"], world.here.headless = {P0: GroupOffset(9)}, set()
+    failed_over(world)
+    assert world.there.offsets["g"] == {P0: GroupOffset(9)}
+
+
+def test_a_failover_without_the_permission_to_see_where_groups_are_kept_does_not_wait_for_them(world: World) -> None:
+    world.here.create_topic("__consumer_offsets", 3, {})
+    world.here.hidden.add("__consumer_offsets")
+    world.here.headless = {TopicPartition("__consumer_offsets", 2)}
+    world.copied()
+
+    assert failed_over(world).phase is FailoverPhase.DONE
+
+
 def test_a_failover_that_was_asked_for_by_mistake_can_be_taken_back_while_it_waits(world: World) -> None:
     world.copied()
     world.here.failure = Unavailable("nobody is there")

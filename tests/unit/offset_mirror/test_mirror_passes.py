@@ -524,6 +524,36 @@ def test_the_lag_grows_while_a_connection_is_in_trouble(world: World, monkeypatc
     assert world.metrics.registry.get_sample_value("tidegate_mirror_partitions", in_sync) == 0
 
 
+def measured(world: World, state: str) -> float | None:
+    labels = {"namespace": "ns", "mirror": "m", "state": state}
+    return world.metrics.registry.get_sample_value("tidegate_mirror_partitions", labels)
+
+
+@pytest.mark.parametrize("why", ["connection", "topics"])
+def test_the_lag_is_infinite_while_nothing_can_be_copied(world: World, why: str) -> None:
+    """Also by an operator that was started in the outage, and where something else of the mirror can't be done."""
+    world.there.create_topic("t", 2, {"retention.ms": "-1"})
+    world.there.write("t", 1)
+    world.passes(lambda: bool(measured(world, "Drifted")))
+    drifted = measured(world, "Drifted")
+    world.run(world.reconciler.stop())
+    if why == "connection":
+        world.connect("here", trouble=("KafkaUnavailable", "nobody is there"))
+    else:
+        for number in range(200):
+            world.here.create_topic(f"u{number}", 1, {})
+        world.spec["topics"] = {"include": ["*"]}
+    world.restart()
+    world.one_pass()
+
+    assert lag_seconds(world) == float("inf")
+    assert measured(world, "Drifted") == drifted
+    assert measured(world, "InSync") is None
+    world.spec["suspend"] = True
+    world.one_pass()
+    assert lag_seconds(world) is None  # as it was asked for
+
+
 def test_nothing_is_measured_of_a_mirror_whose_status_can_not_be_read(world: World) -> None:
     world.copied()
     world.kube.replace_status(MIRRORS, world.body, {**world.body["status"], "newer": 1})

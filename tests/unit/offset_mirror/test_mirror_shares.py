@@ -254,13 +254,13 @@ class Followed:
         self.clock = FakeClock()
         self.copying = ReportedCopying(P, self.clock.monotonic)
 
-    def looked(self, source: int, target: int, says: int | None = None) -> CopyState:
-        """A second later; ``says``: up to where the task says that it has copied."""
+    def looked(self, source: int, target: int, says: int | None = None, starts: tuple[int, int] = (0, 0)) -> CopyState:
+        """A second later; ``says``: up to where the task says that it has copied; ``starts``: of both logs."""
         self.clock.sleep(1)
         if says is not None:
             self.copying.heard(Row(offset=says), self.clock.monotonic())
-        self.copying.ends(target)
-        self.copying.saw(LogBounds(0, source), self.copying.offset, self.clock.monotonic())
+        self.copying.lies(LogBounds(starts[1], target))
+        self.copying.saw(LogBounds(starts[0], source), self.copying.offset, self.clock.monotonic())
         return state_of(self.copying.seen(), self.clock.monotonic(), seeded=True)
 
 
@@ -290,6 +290,30 @@ def test_a_source_that_lost_records_does_not_make_a_copy_younger() -> None:
         state = followed.looked(7, 10, says=10)
 
     assert state is not CopyState.IN_SYNC
+
+
+def test_a_copy_that_has_what_its_source_has_deleted_is_not_in_sync() -> None:
+    followed = Followed()
+    assert followed.looked(10, 10, says=10) is CopyState.IN_SYNC
+    for _ in range(12):
+        state = followed.looked(10, 10, says=10, starts=(4, 0))
+    assert state is CopyState.LAGGING
+
+    assert followed.looked(10, 10, says=10, starts=(4, 4)) is CopyState.IN_SYNC
+
+
+def test_a_copy_that_has_more_than_its_task_has_written_is_not_in_sync() -> None:
+    followed = Followed()
+    for end in range(10, 40):  # what a task writes is there before it says so
+        assert followed.looked(end, end + 1, says=end) is CopyState.IN_SYNC
+    for _ in range(20):
+        state = followed.looked(39, 40, says=39)
+    assert state is CopyState.LAGGING
+    says = "the copy ends at offset 40 at the target, and its task has written it up to 39"
+    assert says in followed.copying.seen().trouble
+
+    assert followed.looked(40, 40, says=40) is CopyState.IN_SYNC
+    assert followed.copying.seen().trouble == ""
 
 
 def test_more_producer_ids_than_a_status_may_name_are_not_known() -> None:
