@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import copy
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -81,6 +82,17 @@ def env(container: Mapping[str, Any]) -> dict[str, Any]:
     return {variable["name"]: variable.get("value") for variable in container.get("env", ())}
 
 
+def started_with(container: Mapping[str, Any]) -> dict[str, str]:
+    """As the kubelet expands values: ``$(NAME)`` of a variable before it, and ``$$`` for a dollar (``expansion.Expand``
+    of Kubernetes)."""
+    found: dict[str, str] = {}
+    for name, value in env(container).items():
+        found[name] = re.sub(
+            r"[$]([$]|[(]([^)]*)[)])", lambda m: "$" if m[1] == "$" else found.get(m[2], m[0]), value or ""
+        )
+    return found
+
+
 def refusal(body: dict[str, Any], around: Surroundings = AROUND) -> PodRefusal:
     found = wish_for(body, around)
     if found is not None and not isinstance(found, PodRefusal):
@@ -122,6 +134,16 @@ def test_what_a_container_says_itself_stays_and_its_path_is_prefixed_in_its_plac
     assert app["env"][0] == {"name": "PYTHONPATH", "value": "/tidegate/python:/app/lib"}
     assert app["env"][1:4] == before[1:]
     assert [v["name"] for v in app["env"][4:]] == ["TIDEGATE_AGENT", "TIDEGATE_CONTROL_TOPIC"]
+
+
+@pytest.mark.parametrize("group", ["a$(TIDEGATE_AGENT)", "a$$b", "$$(x)", "a$b$"])
+def test_a_group_with_what_kubernetes_expands_is_told_as_it_is_called(group: str) -> None:
+    """The agent would go by the settings of another group, and those of its own would not be obeyed."""
+    around = Surroundings((policy(latest={"maxAge": "1h"}, group=group),), {"kafka": AgentTopics("__tidegate")})
+
+    (app,) = injected(pod({"name": "app"}), around)["spec"]["containers"]
+
+    assert started_with(app)["TIDEGATE_GROUP"] == group
 
 
 def test_lists_that_are_there_are_added_to_and_our_init_container_comes_first() -> None:
