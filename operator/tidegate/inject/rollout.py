@@ -91,7 +91,7 @@ class SeenPod:
 @dataclass(frozen=True, slots=True)
 class Seen:
     """All that a rollout goes by. ``desired``: how many pods each controller is to have, by its uid, where it was
-    asked; ``before``: what the status said.
+    asked; ``untold``: why that was not told; ``before``: what the status said.
     """
 
     now: datetime
@@ -101,6 +101,7 @@ class Seen:
     webhook: bool
     pods: tuple[SeenPod, ...]
     desired: Mapping[str, int] = field(default_factory=dict)
+    untold: Mapping[str, str] = field(default_factory=dict)
     before: InjectionStatus = field(default_factory=InjectionStatus)
 
     def of(self, state: PodState) -> tuple[SeenPod, ...]:
@@ -261,9 +262,9 @@ def after(decision: Decision, evicted: Evicted) -> Decision:
     return replace(decision, evict=None, status=decision.undone)
 
 
-def unanswered(decision: Decision, why: str) -> Decision:
-    """What holds when nobody knows whether the eviction took place. The API server answers like that, too, for as long
-    as several disruption budgets select the pod."""
+def not_evicted(decision: Decision, why: str) -> Decision:
+    """What holds when the eviction was refused, or nobody knows whether it took place. The API server answers like
+    that, too, for as long as several disruption budgets select the pod."""
     name = decision.evict.name if decision.evict is not None else ""
     return _blocked(decision, f"pod {name} could not be evicted: {why}")
 
@@ -303,7 +304,7 @@ def _waits_for(seen: Seen, owner: Owner) -> str:
         return f"pod {unready[0]} is not ready"
     desired = seen.desired.get(owner.uid)
     if desired is None:
-        return f"{owner} is not known"
+        return seen.untold.get(owner.uid, f"{owner} is not known")
     return "" if len(pods) == desired else f"{owner} has {len(pods)} of {desired} pod(s)"
 
 
