@@ -93,6 +93,13 @@ def started_with(container: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
+def on_nodes_of(*systems: str) -> dict[str, Any]:
+    """An affinity to nodes with one of these operating systems."""
+    rows = [{"key": "kubernetes.io/os", "operator": "In", "values": list(systems)}]
+    terms = {"nodeSelectorTerms": [{"matchExpressions": rows}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
 def refusal(body: dict[str, Any], around: Surroundings = AROUND) -> PodRefusal:
     found = wish_for(body, around)
     if found is not None and not isinstance(found, PodRefusal):
@@ -273,6 +280,12 @@ def test_the_init_container_is_restricted_and_never_root(user: int | None, ours:
         (pod(nodeSelector={"kubernetes.io/os": "windows"}), "WindowsNotSupported", "Windows"),
         (pod(securityContext={"windowsOptions": {"hostProcess": True}}), "WindowsNotSupported", "Windows"),
         (
+            pod({"name": "app", "securityContext": {"windowsOptions": {"runAsUserName": "ContainerUser"}}}),
+            "WindowsNotSupported",
+            "Windows",
+        ),
+        (pod(affinity=on_nodes_of("windows")), "WindowsNotSupported", "Windows"),
+        (
             pod({"name": "app", "env": [{"name": "PYTHONPATH", "valueFrom": {"fieldRef": {}}}]}),
             "PythonPathNotKnown",
             "container app",
@@ -292,6 +305,11 @@ def test_what_cannot_be_done_is_refused(body: dict[str, Any], reason: str, told:
 
     assert found.reason == reason
     assert told in found.message
+
+
+@pytest.mark.parametrize("affinity", [on_nodes_of("linux"), on_nodes_of("linux", "windows"), {"nodeAffinity": {}}])
+def test_a_pod_that_may_run_on_linux_is_injected(affinity: dict[str, Any]) -> None:
+    assert injected(pod(affinity=affinity))["spec"]["initContainers"]
 
 
 def test_mounts_beside_ours_are_no_reason_to_refuse() -> None:
