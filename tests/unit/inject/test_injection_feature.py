@@ -101,12 +101,13 @@ def feature(
     webhook: bool = True,
     obeyed: Callable[[str, str], None] = lambda _namespace, _name: None,
     is_frozen: Callable[[Live], bool] = lambda _live: False,
+    index: PolicyIndex | None = None,
 ) -> InjectionFeature:
     return InjectionFeature(
         Parts(
             pods=pods,
             is_frozen=is_frozen,
-            index=index_of_one(),
+            index=index or index_of_one(),
             agent=AgentImage("agent:1", "Never"),
             webhook=webhook,
             executor=ThreadPoolExecutor(1),
@@ -201,6 +202,25 @@ def test_what_a_rollout_may_not_do_is_said_beside_what_was_read_of_the_pods(kind
     assert found.status.injection is not None
     assert (found.status.injection.pods, found.status.injection.injected, found.status.injection.stale) == (1, 0, 1)
     assert found.again_after_s == 10.0
+
+
+def test_a_pod_that_names_a_policy_for_many_groups_holds_up_no_other() -> None:
+    """Whoever makes pods need not be whoever may change policies."""
+    metadata = {**POLICY["metadata"], "name": "q", "uid": "q"}
+    fleet = {**POLICY, "metadata": metadata, "spec": {"connectionRef": {"name": "kafka"}, "groups": ["*"]}}
+    index = PolicyIndex(lambda: [POLICY, fleet], lambda: [CONNECTION])
+    index.listed([], [])
+    pods = FakePods()
+    pods.add_pod("ns", "x", {"app": "payments"})
+    [body] = pods.pods("ns", "app=payments")
+    body["metadata"]["annotations"] = {"tidegate.io/policy": "q"}
+
+    found = kept(feature(pods, index=index))
+
+    condition = find_condition(found.status.conditions, "Injected")
+    assert condition is not None
+    assert condition.reason == "Refused"
+    assert "which is for many groups" in condition.message
 
 
 def test_nobody_is_evicted_while_the_groups_offsets_are_being_changed() -> None:

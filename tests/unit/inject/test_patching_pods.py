@@ -23,12 +23,13 @@ SELECTS = {"selector": {"matchLabels": {"app": "payments"}}}
 
 
 def policy(name: str = "p", **spec: Any) -> NamedPolicy:
-    body = {
+    body: dict[str, Any] = {
         "apiVersion": "tidegate.io/v1alpha1",
         "kind": "OffsetResetPolicy",
         "metadata": {"name": name, "namespace": "ns"},
         "spec": {"connectionRef": {"name": "kafka"}, "group": "payments", "consumers": SELECTS, **spec},
     }
+    body["spec"] = {name: value for name, value in body["spec"].items() if value is not None}
     return NamedPolicy(name, parse_spec(OffsetResetPolicySpec, body), AgentTopics("__tidegate"), ("ns", "kafka"))
 
 
@@ -338,6 +339,20 @@ def test_a_label_alone_brings_the_agent_for_the_namespaces_control_topic() -> No
     found = env(after["spec"]["containers"][0])
     assert found == {"TIDEGATE_AGENT": "1", "TIDEGATE_CONTROL_TOPIC": "__gates", "PYTHONPATH": "/tidegate/python"}
     assert refusal(body, two).reason == refusal(body, Surroundings()).reason == "NoConnection"
+
+
+def test_a_pod_that_names_a_policy_for_many_groups_is_refused_unless_it_needs_no_group() -> None:
+    """The agent has to be told of one."""
+    fleet = policy("q", group=None, groups=["*"], consumers=None, latest={"maxAge": "2h"})
+    around = Surroundings((policy("p"), fleet))
+    by_name = {"tidegate.io/policy": "q"}
+
+    found = refusal(pod(annotations=by_name), around)
+    spring = injected(pod(annotations={**by_name, "tidegate.io/inject": "spring"}), around)
+
+    assert (found.reason, found.policies) == ("UnknownPolicy", ("q",))
+    assert "'q', which is for many groups" in found.message
+    assert "SPRING_KAFKA_CONSUMER_PROPERTIES_AUTO_OFFSET_RESET_LATEST_MAX_AGE" in env(spring["spec"]["containers"][0])
 
 
 def test_a_pod_may_name_the_policy_and_the_format() -> None:
