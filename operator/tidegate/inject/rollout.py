@@ -42,6 +42,9 @@ _STUCK: Final = timedelta(minutes=5)
 _FIRST_RETRY: Final = timedelta(minutes=1)
 _LAST_RETRY: Final = timedelta(hours=1)
 _SHOWN: Final = 3
+_IMAGE: Final = 512
+_END: Final = 128
+"""Characters of an image's name, and of its end, which has the tag and digest."""
 
 
 class PodState(StrEnum):
@@ -249,7 +252,12 @@ def decide(seen: Seen) -> Decision:
 def _versions(seen: Seen) -> tuple[AgentVersion, ...]:
     counted = Counter(pod.image for pod in seen.of(PodState.INJECTED) if pod.image)
     ordered = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
-    return tuple(AgentVersion(image=image, pods=pods) for image, pods in ordered[:MAX_AGENT_VERSIONS])
+    return tuple(AgentVersion(image=_shortened(image), pods=pods) for image, pods in ordered[:MAX_AGENT_VERSIONS])
+
+
+def _shortened(image: str) -> str:
+    """Registries take shorter names; but whoever makes pods may write anything, and a status has to stay small."""
+    return image if len(image) <= _IMAGE else f"{image[: _IMAGE - _END - 3]}...{image[-_END:]}"
 
 
 def after(decision: Decision, evicted: Evicted) -> Decision:
