@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -533,6 +534,24 @@ def test_clients_with_names_without_end_do_not_keep_the_status_from_being_writte
     # What an earlier process has said of them is known again.
     again = decide(later(seen, decision, SECOND, waits={}, rows=None))
     assert condition(again, "Paused") == ("False", "UnmanagedMembers")
+
+
+def test_numbers_of_partitions_by_the_million_take_a_moment() -> None:
+    """Passes are made on the event loop, which also renews the Lease: whoever may make a pause must not hold it up."""
+    everything = ["0-99999"] * 64
+    named = [{"topic": f"t{n}", "partitions": everything} for n in range(50)]
+    asked = {"connectionRef": {"name": "kafka"}, "group": GROUP, "reason": "INC-1", "partitions": named}
+    spec = parse_spec(ConsumerGroupPauseSpec, {"spec": asked})
+    exists = {f"t{n}": Topic(f"t{n}", f"id-{n}", 4) for n in range(2)}
+    began_s = time.process_time()
+
+    first = decide(seen_of(spec, exists=exists))
+    holds = held_by(first)
+    again = decide(seen_of(spec, topics=Topics().hold(*holds), exists=exists))
+
+    assert holds == [TopicPartition("t0", n) for n in range(4 + 1000)] + [TopicPartition("t1", n) for n in range(4)]
+    assert again.action is None
+    assert time.process_time() - began_s < 2
 
 
 # --- resuming ---------------------------------------------------------------------------------------------------------
