@@ -512,6 +512,24 @@ def test_what_fails_of_a_policy_is_logged_once_though_the_rest_goes_on(
     assert len([record for record in caplog.records if "nobody answers" in record.getMessage()]) == 1
 
 
+def test_groups_none_of_which_could_be_looked_at_are_not_said_to_have_no_offsets(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.declare("every", groups=["*"], retention={"guard": True})
+    commit(world, "a", "b")
+
+    def refuse(_groups: Any) -> Any:
+        raise NotAuthorized("describe group a: GROUP_AUTHORIZATION_FAILED")
+
+    monkeypatch.setattr(world.kafka, "groups", refuse)
+    world.passes()
+
+    condition = world.said("every")
+    assert condition is not None
+    assert (condition.status, condition.reason) == (ConditionStatus.UNKNOWN, "NotLookedAt")
+    assert condition.message == "of 2 group(s): 2 NotLookedAt. status.groups.worst names those that fail"
+
+
 @pytest.mark.parametrize(
     ("failure", "asked"),
     [
