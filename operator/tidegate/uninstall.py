@@ -22,6 +22,7 @@ from typing import Any, Final, TypeVar
 from kubernetes.client import ApiClient
 
 from tidegate.clock import SystemClock
+from tidegate.connection.first_looks import LIMIT_S
 from tidegate.kube.api import default_api_client
 from tidegate.kube.loop import LevelLoop
 from tidegate.kube.ports import (
@@ -117,7 +118,13 @@ async def uninstall(settings: Settings, leave: Leave) -> bool:
     (kube,) = clients
     operator.servers.start()
     try:
+        connections = await _call(kube.list, CONNECTIONS)
+        for body in connections:
+            operator.connections.notice(None, body)
+        opened_s = asyncio.get_running_loop().time()
         left = await _let_go(operator, kube, settings.deletion_limit_s + _MARGIN_S)
+        # Also where no resource holds anything: one that is gone, or a process that died, may have left something.
+        await _reached(operator, connections, opened_s + min(LIMIT_S, settings.deletion_limit_s))
         await operator.sweeper.sweep(settle_s=0)
     finally:
         await operator.stop()
@@ -160,9 +167,6 @@ async def _end_operator(kube: LeavingClient, leave: Leave) -> None:
 async def _let_go(operator: Operator, kube: _Client, limit_s: float) -> Mapping[str, str]:
     """Undo everything, at the latest in ``limit_s``. What is left, and why."""
     begun = [(kind, body) for kind in (PAUSES, RESETS) for body in await _held(kube, kind)]
-    if begun:
-        for body in await _call(kube.list, CONNECTIONS):
-            operator.connections.notice(None, body)
     loops: Mapping[Kind, LevelLoop] = {PAUSES: operator.pauses, RESETS: operator.resets}
     for kind, body in begun:
         _log.info("%s: letting go", _what(body))
@@ -189,6 +193,28 @@ async def _let_go(operator: Operator, kube: _Client, limit_s: float) -> Mapping[
     for kind, body in [*begun, *((POLICIES, body) for body in await _held(kube, POLICIES))]:
         await _take_off(kube, kind, body)
     return left
+
+
+async def _reached(operator: Operator, connections: Sequence[Object], until_s: float) -> None:
+    """Once all these connections are, or at ``until_s`` of the loop's clock: of the others it is said that nobody
+    looked at them."""
+    loop = asyncio.get_running_loop()
+    while True:
+        away = [body for body in connections if not _is_reached(operator, body)]
+        if not away or loop.time() >= until_s:
+            break
+        await asyncio.sleep(_LOOK_S)
+    for body in away:
+        _log.warning(
+            "%s could not be reached: if anything is held through it by what is gone, it stays so. See "
+            "docs/how-to/release-held-partitions.md",
+            _what(body),
+        )
+
+
+def _is_reached(operator: Operator, connection: Object) -> bool:
+    live = operator.live.get(namespace_of(connection), name_of(connection))
+    return live is not None and live.trouble is None
 
 
 async def _held(kube: LeavingClient, kind: Kind) -> list[Object]:

@@ -27,6 +27,7 @@ from tidegate.leading.pacing import Pacing
 from tidegate.pause.model import Patience, Tick
 from tidegate.pause.parts import Parts
 from tidegate.pause.reconcile import PauseReconciler
+from tidegate.pause.stopper import LATE_S
 from tidegate.resources.pause import WorkloadRef
 from tidegate.service.metrics import Metrics
 
@@ -202,6 +203,10 @@ class World:
             yield
             self.drop()
         self.passes()
+        if self.body is not None:
+            # A connector is watched for what an earlier process may have asked of its workers.
+            self.clock.sleep(LATE_S)
+            self.passes()
         assert self.body is None
 
     @property

@@ -9,11 +9,16 @@ from typing import Any
 
 import pytest
 
+from support.fake_kafka import FakeClock, FakeKafka
 from support.fake_kube import FakeKube
+from support.live import live_of
+from tidegate import uninstall as leaving
+from tidegate.connection.live import LiveConnections
 from tidegate.kube.client import KubeClient
-from tidegate.kube.ports import PAUSES, EventType, Kind, KubeEvent, KubeUnavailable, Object
+from tidegate.kube.ports import CONNECTIONS, PAUSES, EventType, Kind, KubeEvent, KubeUnavailable, Object
 from tidegate.kube.uninstall_client import LeavingClient
-from tidegate.uninstall import _Client, _let_go
+from tidegate.service.settings import Settings
+from tidegate.uninstall import Leave, _Client, _let_go
 
 FINALIZER = "tidegate.io/holds"
 SINCE = "2026-01-01T00:00:00Z"
@@ -181,3 +186,53 @@ def test_whatever_a_deletion_could_not_undo_is_left(reason: str, monkeypatch: py
     client.record(pause, KubeEvent(EventType.WARNING, reason, "it stays as it is", "key"))
 
     assert client.warnings == {"ConsumerGroupPause ns/p": "it stays as it is"}
+
+
+class Opening(Loop):
+    """Of connections: each is open a moment after it was told of, unless its cluster does not answer."""
+
+    def __init__(self, live: LiveConnections, *, answers: bool) -> None:
+        self.live, self.answers = live, answers
+
+    def notice(self, _event: str | None, body: Object) -> None:
+        if self.answers:
+            opened = live_of(FakeKafka(FakeClock()), body["metadata"]["uid"])
+            asyncio.get_running_loop().call_later(0.1, self.live.put, opened)
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_holds_of_what_is_gone_are_looked_for_also_where_no_resource_holds_anything(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, answers: bool
+) -> None:
+    """Such as those of a pause that was deleted while Kafka did not answer, or of an operator that was killed as it
+    sent owners back: nobody else would release them."""
+    kube = Failing()
+    kube.create(CONNECTIONS, "ns", "kafka", {"bootstrapServers": "127.0.0.1:9092"}, SINCE)
+    live, swept = LiveConnections(), list[str]()
+
+    async def sweep(settle_s: float) -> None:
+        assert settle_s == 0
+        swept.extend(one.name for one in live)
+
+    async def stop() -> None: ...
+
+    operator: Any = SimpleNamespace(
+        pauses=Loop(),
+        resets=Loop(),
+        connections=Opening(live, answers=answers),
+        live=live,
+        servers=SimpleNamespace(start=lambda: None),
+        sweeper=SimpleNamespace(sweep=sweep),
+        stop=stop,
+        replaced=asyncio.Event(),
+        why_replaced="",
+    )
+    monkeypatch.setattr(leaving, "_Client", lambda *_: kube)
+    monkeypatch.setattr(leaving, "build", lambda _settings, open_kube: (open_kube(None), operator)[1])
+    settings = Settings.from_environment({"TIDEGATE_DELETION_LIMIT_S": "1"})
+
+    with caplog.at_level(logging.WARNING):
+        assert asyncio.run(leaving.uninstall(settings, Leave()))
+
+    assert swept == (["kafka"] if answers else [])
+    assert ("KafkaConnection ns/kafka" in caplog.text) is not answers

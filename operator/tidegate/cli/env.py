@@ -14,7 +14,7 @@ from tidegate.cli.errors import CommandFailed, Parser
 from tidegate.cli.reaching import add_kubernetes, with_namespace
 from tidegate.cli.screen import Screen
 from tidegate.clock import SystemClock
-from tidegate.inject.environment import AgentTopics, NamedPolicy, agent_topics, environment_of
+from tidegate.inject.environment import AgentTopics, NamedPolicy, agent_topics, environment_of, unexpanded
 from tidegate.kube.api import NoCluster, default_api_client
 from tidegate.kube.client import KubeClient
 from tidegate.kube.ports import CONNECTIONS, POLICIES, KubeFailure, NotFound, Object, connection_named, name_of
@@ -64,7 +64,8 @@ def run_env(arguments: Sequence[str], screen: Screen) -> int:
         return 1
     environment = environment_of(named, _format(options.format))
     if options.output == "yaml":
-        screen.show(yaml.safe_dump([{"name": n, "value": v} for n, v in environment.items()], sort_keys=False))
+        rows = [{"name": name, "value": unexpanded(value)} for name, value in environment.items()]
+        screen.show(yaml.safe_dump(rows, sort_keys=False))
     else:
         screen.show("".join(f"{name}={shlex.quote(value)}\n" for name, value in environment.items()))
     if connection is None:

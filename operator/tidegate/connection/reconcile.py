@@ -49,12 +49,10 @@ from tidegate.kafka.errors import Fenced, KafkaFailure
 from tidegate.kafka.model import Cluster
 from tidegate.kafka_client.settings import BadConnection
 from tidegate.kube.loop import Pass
-from tidegate.kube.objects import newest_of, tell_once
+from tidegate.kube.objects import newest_of, tell_all
 from tidegate.kube.ports import (
     CONNECTIONS,
-    EventType,
     Kube,
-    KubeEvent,
     KubeFailure,
     KubeUnavailable,
     NotFound,
@@ -65,7 +63,7 @@ from tidegate.kube.ports import (
     uid_of,
 )
 from tidegate.resources.base import InvalidResource, parse_spec, read_status
-from tidegate.resources.conditions import PERMISSIONS, READY, find_condition, is_true
+from tidegate.resources.conditions import PERMISSIONS
 from tidegate.resources.connection import AllowSpec, ConnectionStatus, GroupKind, KafkaConnectionSpec, QuotaSpec
 from tidegate.service.metrics import Metrics
 from tidegate.threads import in_thread
@@ -363,12 +361,7 @@ class ConnectionReconciler:
         after = status.with_audit(after, audit, wanted=audited, generation=generation, now=now)
         if after == before:
             return body
-        said, says = find_condition(before.conditions, READY), find_condition(after.conditions, READY)
-        if says is not None and (said is None or (said.status, said.reason) != (says.status, says.reason)):
-            kind = EventType.NORMAL if is_true(after.conditions, READY) else EventType.WARNING
-            key = f"{generation}/{says.reason}/{says.last_transition_time.isoformat()}"
-            happening = KubeEvent(kind, says.reason, says.message, key)
-            await tell_once(parts.kube, parts.executor, body, happening, set())
+        await tell_all(parts.kube, parts.executor, body, status.happenings(before, after, generation), set())
         body = await in_thread(self._parts.executor, parts.kube.replace_status, CONNECTIONS, body, after.to_json())
         parts.metrics.wrote_status(CONNECTIONS.kind)
         return body

@@ -11,6 +11,7 @@ from tidegate.control.topics import TopicsChecked
 from tidegate.kafka.capabilities import Capabilities, Capability
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused
 from tidegate.kafka.model import Cluster
+from tidegate.kube.ports import EventType, KubeEvent
 from tidegate.resources.conditions import (
     AUDIT_TOPIC,
     CONTROL_TOPICS,
@@ -18,6 +19,7 @@ from tidegate.resources.conditions import (
     READY,
     Conditions,
     find_condition,
+    is_true,
     ready,
     reconciling,
     stalled,
@@ -39,6 +41,7 @@ BAD_SETTINGS: Final = "BadSettings"
 KAFKA_UNAVAILABLE: Final = "KafkaUnavailable"
 NOT_AUTHORIZED: Final = "NotAuthorized"
 REFUSED: Final = "RefusedByKafka"
+CLUSTER_CHANGED: Final = "ClusterChanged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,25 @@ class Said:
     holds: bool | None
     reason: str = ""
     message: str = ""
+
+
+def happenings(before: ConnectionStatus, after: ConnectionStatus, generation: int) -> tuple[KubeEvent, ...]:
+    """What is news in a status, for Events: whether the connection is ready, and that it leads elsewhere."""
+    told = []
+    said, says = find_condition(before.conditions, READY), find_condition(after.conditions, READY)
+    if says is not None and (said is None or (said.status, said.reason) != (says.status, says.reason)):
+        kind = EventType.NORMAL if is_true(after.conditions, READY) else EventType.WARNING
+        key = f"{generation}/{says.reason}/{says.last_transition_time.isoformat()}"
+        told.append(KubeEvent(kind, says.reason, says.message, key))
+    if before.cluster_id and before.cluster_id != after.cluster_id:
+        text = (
+            f"the connection now leads to cluster {after.cluster_id}, and led to cluster {before.cluster_id} before: "
+            "what pauses and resets hold there stays held until somebody releases it "
+            "(docs/how-to/release-held-partitions.md)"
+        )
+        key = f"{generation}/{CLUSTER_CHANGED}/{before.cluster_id}/{after.cluster_id}"
+        told.append(KubeEvent(EventType.WARNING, CLUSTER_CHANGED, text, key))
+    return tuple(told)
 
 
 def with_said(conditions: Conditions, said: Said, *, generation: int, now: datetime) -> Conditions:

@@ -24,7 +24,7 @@ from tidegate.kafka.model import Group, GroupState, GroupType, Topic
 from tidegate.kube.loop import rest_s
 from tidegate.kube.ports import EventType, KubeEvent, label_of
 from tidegate.policy.feature import FeatureOutcome, PolicyView, WholeView
-from tidegate.policy.memory import Document
+from tidegate.policy.memory import Document, NewerMemory
 from tidegate.policy.precedence import DISCOVERY
 from tidegate.reset.planning.checks import STREAMS_ASSIGNOR
 from tidegate.resources.many_groups import TroubledGroup
@@ -140,8 +140,12 @@ class DiscoveryFeature:
         """Nothing is found for the group; should that change, all that is there by then is old."""
         asks = discovery_of(policy.spec) is not None
         await (self._unguard(policy.key) if asks else self.forget(policy.key))
-        if policy.status.discovery is not None or policy.is_one_of_many:
+        try:
+            # Also where the status tells of nothing: a process may have died before that was written.
             await policy.memory.note(PART, None)
+        except NewerMemory:
+            if policy.status.discovery is not None or policy.is_one_of_many:
+                raise
         status = policy.status.model_copy(update={"discovery": None})
         return FeatureOutcome(status, told, _AGAIN_S if asks else _NEVER_S)
 

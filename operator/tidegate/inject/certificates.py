@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -24,6 +24,14 @@ _CA_LIFE: Final = timedelta(days=365)
 _SERVER_LIFE: Final = timedelta(days=90)
 _BEFORE: Final = timedelta(minutes=5)
 """A clock that is this much behind still takes a new certificate."""
+_NOT_OURS: Final = (
+    InvalidSignature,
+    UnsupportedAlgorithm,
+    x509.DuplicateExtension,
+    x509.ExtensionNotFound,
+    x509.UnsupportedGeneralNameType,
+)
+"""By what a certificate is known that somebody else has made."""
 _LEARNT: Final = timedelta(minutes=10)
 """How long a new CA is trusted before it signs. Prometheus' operator learns of a changed Secret at once, or after five
 minutes; the kubelet brings it to Prometheus within two more.
@@ -103,11 +111,11 @@ def read(data: Mapping[str, bytes]) -> Certificates | None:
         found = x509.load_pem_x509_certificates(data[BUNDLE])
         certificate, key = x509.load_pem_x509_certificate(data[CERTIFICATE]), _read_key(data[KEY])
         signers = [_read_key(data[name]) for name in (_SIGNER, _NEXT) if name in data]
-    except (KeyError, ValueError, TypeError):
+        by_public = {_public(signer): signer for signer in signers}
+        authorities = tuple(Authority(one, by_public.get(_public(one))) for one in found)
+        return Certificates(authorities, certificate, key) if _public(certificate) == _public(key) else None
+    except (KeyError, ValueError, TypeError, UnsupportedAlgorithm):
         return None
-    by_public = {_public(signer): signer for signer in signers}
-    authorities = tuple(Authority(one, by_public.get(_public(one))) for one in found)
-    return Certificates(authorities, certificate, key) if _public(certificate) == _public(key) else None
 
 
 # --- decide -----------------------------------------------------------------------------------------------------------
@@ -138,7 +146,7 @@ def _serves(current: Certificates, signer: Authority, names: Sequence[str], now:
     try:
         certificate.verify_directly_issued_by(signer.certificate)
         told = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except (ValueError, TypeError, x509.ExtensionNotFound, InvalidSignature):
+    except (*_NOT_OURS, ValueError, TypeError):
         return False
     # More names do no harm: while two versions of the operator run beside each other, one of them asks for fewer.
     is_in_time = _has_begun(certificate, now) and not _is_due(certificate, now)

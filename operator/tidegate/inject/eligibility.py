@@ -91,6 +91,13 @@ def _by_name(name: str | None, wanted: ConsumerFormat | None, around: Surroundin
             f"{POLICY} names {name!r}, but the namespace has no valid OffsetResetPolicy of that name whose "
             "KafkaConnection exists",
         )
+    if policy.spec.group is None and agents_of(wanted or policy.format):
+        return PodRefusal(
+            UNKNOWN_POLICY,
+            f"{POLICY} names {name!r}, which is for many groups, so that the agent can't be told which one: name a "
+            "policy for one group",
+            (name,),
+        )
     return injection_of(policy, wanted)
 
 

@@ -90,7 +90,8 @@ class NamedPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """What a pod gets. ``policies``: whose it is; ``conflicts``: policies that want something else, and what.
+    """What a pod gets. ``environment``: as a container's ``env`` has it. ``policies``: whose it is; ``conflicts``:
+    policies that want something else, and what.
 
     A process has one environment: of two policies that differ the one that comes first in the alphabet is obeyed, and
     the other one is named, with the variables. ``containers``: to which it goes; empty: the pod's main one.
@@ -158,11 +159,17 @@ def environment_of(policy: NamedPolicy, wanted: ConsumerFormat | None = None) ->
     return dict(sorted(found.items()))
 
 
+def unexpanded(value: str) -> str:
+    """What a container's ``env`` has to say for this value: Kubernetes takes ``$$`` for one dollar, and ``$(NAME)`` for
+    the value of another variable."""
+    return value.replace("$", "$$")
+
+
 def injection_of(policy: NamedPolicy, wanted: ConsumerFormat | None = None) -> Injection:
     """What a policy gives to the pods that it is for."""
     consumers = policy.spec.consumers
     return Injection(
-        MappingProxyType(environment_of(policy, wanted)),
+        MappingProxyType({name: unexpanded(value) for name, value in environment_of(policy, wanted).items()}),
         (policy.name,),
         format=wanted or policy.format,
         containers=consumers.containers if consumers is not None else (),

@@ -28,9 +28,9 @@ from tidegate.inject.rollout import (
     after,
     decide,
     desired_pods,
+    not_evicted,
     seen_pod,
     to_ask,
-    unanswered,
 )
 from tidegate.kube.injection import Evicted, Pods
 from tidegate.kube.ports import KubeFailure, KubeUnavailable, NotFound, Object, label_of, name_of, namespace_of, uid_of
@@ -160,6 +160,7 @@ class InjectionFeature:
         if seen.of(PodState.INJECTED) and injection_of(named).topics is not None:
             parts.obeyed(policy.live.namespace, policy.live.name)
         desired: dict[str, int] = {}
+        untold: dict[str, str] = {}
         for owner in to_ask(seen):
             try:
                 body = await in_thread(
@@ -167,10 +168,15 @@ class InjectionFeature:
                 )
             except NotFound:
                 continue
+            except KubeUnavailable:
+                raise
+            except KubeFailure as refusal:
+                untold[owner.uid] = str(refusal)
+                continue
             wished = desired_pods(body)
             if wished is not None and uid_of(body) == owner.uid:
                 desired[owner.uid] = wished
-        return replace(seen, desired=desired)
+        return replace(seen, desired=desired, untold=untold)
 
     async def _act(self, policy: PolicyView, decision: Decision) -> Decision:
         pod = decision.evict
@@ -179,8 +185,9 @@ class InjectionFeature:
         evict = functools.partial(self._parts.pods.evict, namespace_of(policy.body), pod.name, pod.uid)
         try:
             evicted = await in_thread(self._parts.executor, begin, self._parts.is_frozen, policy.live, evict)
-        except KubeUnavailable as failure:
-            return unanswered(decision, str(failure))
+        except KubeFailure as failure:
+            # The pods were counted all the same.
+            return not_evicted(decision, str(failure))
         self._parts.metrics.evicted(evicted.value)
         if evicted is Evicted.YES:
             _log.info("%s: evicted pod %s, which had another setting", label_of(policy.body), pod.name)
@@ -188,7 +195,7 @@ class InjectionFeature:
 
     def _again_s(self, seen: Seen, decision: Decision) -> float:
         if decision.under_way:
-            return self._parts.rolling_s * (_BLOCKED_TICKS if decision.blocked else 1)
+            return self._parts.rolling_s * (_BLOCKED_TICKS if decision.blocked or seen.untold else 1)
         if decision.status.retry_at is not None:
             return min(_AGAIN_S, max(1.0, (decision.status.retry_at - seen.now) / timedelta(seconds=1)))
         return _AGAIN_S

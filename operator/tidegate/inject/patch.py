@@ -40,6 +40,9 @@ JAVA_OPTIONS_NOT_KNOWN: Final = "JavaToolOptionsNotKnown"
 _CONTAINERS: Final = 64
 """That one pod may have injected: what is added to each is sent back to the API server."""
 
+_SYSTEM: Final = "kubernetes.io/os"
+_WINDOWS: Final = "windows"
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
 _AGENT_USER: Final = 10001
 _KINDS: Final = ("requests", "limits")
@@ -232,10 +235,23 @@ def _refused_by_environment(chosen: Iterable[_Chosen], agents: Sequence[Agent]) 
 
 
 def _is_windows(spec: Mapping[str, Any]) -> bool:
-    return "windows" in (
-        (spec.get("os") or {}).get("name"),
-        (spec.get("nodeSelector") or {}).get("kubernetes.io/os"),
-    ) or bool((spec.get("securityContext") or {}).get("windowsOptions"))
+    """By whatever may say so: no pod has to say it in more than one way."""
+    parts = (spec, *(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
+    affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(_REQUIRED) or {}
+    terms = affinity.get("nodeSelectorTerms") or ()
+    return (
+        _WINDOWS in ((spec.get("os") or {}).get("name"), (spec.get("nodeSelector") or {}).get(_SYSTEM))
+        or any((part.get("securityContext") or {}).get("windowsOptions") for part in parts)
+        or (bool(terms) and all(_is_for_windows(term) for term in terms))
+    )
+
+
+def _is_for_windows(term: Mapping[str, Any]) -> bool:
+    """Whether no other nodes are meant by this part of an affinity."""
+    return any(
+        (row.get("key"), row.get("operator"), row.get("values")) == (_SYSTEM, "In", [_WINDOWS])
+        for row in term.get("matchExpressions") or ()
+    )
 
 
 def _our_containers(pod: Pod) -> list[Mapping[str, Any]]:

@@ -42,6 +42,9 @@ _STUCK: Final = timedelta(minutes=5)
 _FIRST_RETRY: Final = timedelta(minutes=1)
 _LAST_RETRY: Final = timedelta(hours=1)
 _SHOWN: Final = 3
+_IMAGE: Final = 512
+_END: Final = 128
+"""Characters of an image's name, and of its end, which has the tag and digest."""
 
 
 class PodState(StrEnum):
@@ -91,7 +94,7 @@ class SeenPod:
 @dataclass(frozen=True, slots=True)
 class Seen:
     """All that a rollout goes by. ``desired``: how many pods each controller is to have, by its uid, where it was
-    asked; ``before``: what the status said.
+    asked; ``untold``: why that was not told; ``before``: what the status said.
     """
 
     now: datetime
@@ -101,6 +104,7 @@ class Seen:
     webhook: bool
     pods: tuple[SeenPod, ...]
     desired: Mapping[str, int] = field(default_factory=dict)
+    untold: Mapping[str, str] = field(default_factory=dict)
     before: InjectionStatus = field(default_factory=InjectionStatus)
 
     def of(self, state: PodState) -> tuple[SeenPod, ...]:
@@ -248,7 +252,12 @@ def decide(seen: Seen) -> Decision:
 def _versions(seen: Seen) -> tuple[AgentVersion, ...]:
     counted = Counter(pod.image for pod in seen.of(PodState.INJECTED) if pod.image)
     ordered = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
-    return tuple(AgentVersion(image=image, pods=pods) for image, pods in ordered[:MAX_AGENT_VERSIONS])
+    return tuple(AgentVersion(image=_shortened(image), pods=pods) for image, pods in ordered[:MAX_AGENT_VERSIONS])
+
+
+def _shortened(image: str) -> str:
+    """Registries take shorter names; but whoever makes pods may write anything, and a status has to stay small."""
+    return image if len(image) <= _IMAGE else f"{image[: _IMAGE - _END - 3]}...{image[-_END:]}"
 
 
 def after(decision: Decision, evicted: Evicted) -> Decision:
@@ -261,9 +270,9 @@ def after(decision: Decision, evicted: Evicted) -> Decision:
     return replace(decision, evict=None, status=decision.undone)
 
 
-def unanswered(decision: Decision, why: str) -> Decision:
-    """What holds when nobody knows whether the eviction took place. The API server answers like that, too, for as long
-    as several disruption budgets select the pod."""
+def not_evicted(decision: Decision, why: str) -> Decision:
+    """What holds when the eviction was refused, or nobody knows whether it took place. The API server answers like
+    that, too, for as long as several disruption budgets select the pod."""
     name = decision.evict.name if decision.evict is not None else ""
     return _blocked(decision, f"pod {name} could not be evicted: {why}")
 
@@ -303,7 +312,7 @@ def _waits_for(seen: Seen, owner: Owner) -> str:
         return f"pod {unready[0]} is not ready"
     desired = seen.desired.get(owner.uid)
     if desired is None:
-        return f"{owner} is not known"
+        return seen.untold.get(owner.uid, f"{owner} is not known")
     return "" if len(pods) == desired else f"{owner} has {len(pods)} of {desired} pod(s)"
 
 

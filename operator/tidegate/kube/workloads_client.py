@@ -45,6 +45,15 @@ class KubeWorkloads:
         self._keda: tuple[bool, float] | None = None
 
     def scale(self, namespace: str, workload: WorkloadRef) -> Scale:
+        try:
+            return self._scale(namespace, workload)
+        except NotFound:
+            # Or its kind is served no more in this version, which says nothing of the workload.
+            self._served.pop(workload.api_version, None)
+            self._plural(workload)
+            raise
+
+    def _scale(self, namespace: str, workload: WorkloadRef) -> Scale:
         what = f"read the scale of {workload} in {namespace}"
         plural, (group, _, version) = self._plural(workload), workload.api_version.rpartition("/")
         if not group:

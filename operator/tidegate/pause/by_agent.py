@@ -24,12 +24,14 @@ from tidegate.pause.report import (
     WAITING_FOR_GROUP,
     WAITING_FOR_TOPICS,
     Row,
+    called,
     counted,
     listed,
     message_of,
     not_after_the_end,
     paused_is,
     rows_before,
+    shortened,
     shown_row,
     stamp,
     told,
@@ -146,7 +148,9 @@ def _row(
     if wait is None or (wait.member, wait.epoch) != (member, standing.epoch):
         wait = Wait(member, standing.epoch or 0, seen.now)
     waited = seen.now - wait.since
-    was_late = before is not None and before.phase is PausePhase.DEGRADED and before.member == (member or None)
+    was_late = (
+        before is not None and before.phase is PausePhase.DEGRADED and before.member == (shortened(member) or None)
+    )
     match standing.flow:
         case Flow.UNDECIDED:
             # Between two assignments; members with the agent obey over a rebalance, so what was said stands a while.
@@ -245,7 +249,7 @@ def _phase(
         return PausePhase.PENDING, WAITING_FOR_GROUP, text
     count = f"{len(paused)} of {len(existing)} partition(s) of group {spec.group} are paused"
     if unmanaged:
-        clients = listed([f"{m.client_id or m.member_id} at {m.host.lstrip('/')}" for m in unmanaged.values()])
+        clients = listed([called(member) for member in unmanaged.values()])
         text = (
             f"{count}; {len(late)} are still read by {len(unmanaged)} member(s) that run no agent: {clients}. Start "
             f"them with the agent (docs/how-to/pause-partitions.md); the rest of the pause stays as it is{more}"
@@ -300,4 +304,4 @@ def _is_awaited(row: Row) -> bool:
 
 def _owner(row: Row) -> str:
     owner = row.standing.owner if row.standing is not None else None
-    return f"{owner.client_id or owner.member_id} at {owner.host.lstrip('/')}" if owner is not None else "a consumer"
+    return called(owner) if owner is not None else "a consumer"

@@ -283,7 +283,7 @@ def give_back(seen: Seen) -> ConnectorStep:
     if looked.asked is back and connector.state != STOPPED:
         if not looked.may_stop_yet:
             return ConnectorStep(None)
-        text = f"{which} is watched for a while: it may still stop, because its workers did not answer a stop request"
+        text = f"{which} is watched for a while: a stop request may still be carried out whose answer was lost"
         return ConnectorStep(resuming, trouble=Refusal(CONNECTOR_UNSETTLED, text))
     if looked.asked is back and looked.is_recent:
         return ConnectorStep(resuming)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+import functools
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
@@ -12,6 +14,7 @@ from tidegate.control.records import Hold, HoldKey
 from tidegate.kafka.model import Group, Offsets, Topic, TopicPartition
 from tidegate.kafka.names import is_allowed, is_internal, is_pattern, matches
 from tidegate.resources.base import PartitionSelection
+from tidegate.resources.partitions import Entry
 from tidegate.resources.pause import ConsumerGroupPauseSpec
 
 _KIND: Final = "pause"
@@ -89,10 +92,10 @@ def wanted_partitions(
         existing = {p for name in read - forbidden for p in topics[name].all_partitions()}
         return Wanted(existing=tuple(sorted(existing)), forbidden=tuple(sorted(forbidden)))
     existing = {p for selection in spec.partitions for p in _existing(selection, allowed_topics, topics)}
-    beforehand = {p for selection in spec.partitions for p in _named(selection)} - existing
+    beforehand = (p for p in _named(spec.partitions) if p not in existing)
     return Wanted(
         existing=tuple(sorted(existing)),
-        beforehand=tuple(sorted(beforehand)[:MOST_BEFOREHAND]),
+        beforehand=tuple(itertools.islice(beforehand, MOST_BEFOREHAND)),
         missing=tuple(s.topic for s in spec.partitions if not is_pattern(s.topic) and s.topic not in topics),
     )
 
@@ -100,18 +103,40 @@ def wanted_partitions(
 def _existing(
     selection: PartitionSelection, allowed_topics: Collection[str], topics: Mapping[str, Topic]
 ) -> Iterator[TopicPartition]:
-    numbers = selection.numbers
     named = topics.get(selection.topic)
     found = topics.values() if is_pattern(selection.topic) else () if named is None else (named,)
     for topic in found:
         is_meant = matches(topic.name, selection.topic) and not is_internal(topic.name)
         if is_meant and is_allowed(topic.name, allowed_topics):
-            yield from (p for p in topic.all_partitions() if numbers is None or p.partition in numbers)
+            yield from (p for p in topic.all_partitions() if _has(selection, p.partition))
 
 
-def _named(selection: PartitionSelection) -> Iterator[TopicPartition]:
-    if not is_pattern(selection.topic):
-        yield from (TopicPartition(selection.topic, number) for number in selection.numbers or ())
+def _named(selections: Iterable[PartitionSelection]) -> Iterator[TopicPartition]:
+    """Those that are named by topic and number, in order. Each topic is named once."""
+    for selection in sorted((s for s in selections if not is_pattern(s.topic)), key=lambda s: s.topic):
+        for numbers in _ranges(selection.partitions or ()):
+            yield from (TopicPartition(selection.topic, number) for number in numbers)
+
+
+def _has(selection: PartitionSelection, number: int) -> bool:
+    return selection.partitions is None or any(number in numbers for numbers in _ranges(selection.partitions))
+
+
+@functools.lru_cache(maxsize=1024)
+def _ranges(entries: tuple[Entry, ...]) -> tuple[range, ...]:
+    """The numbers that they name, ascending and each once: as a set they may be by the million, in each pass."""
+    found: list[range] = []
+    for first, last in sorted(_ends(entry) for entry in entries):
+        if found and first <= found[-1].stop:
+            found[-1] = range(found[-1].start, max(found[-1].stop, last + 1))
+        else:
+            found.append(range(first, last + 1))
+    return tuple(found)
+
+
+def _ends(entry: Entry) -> tuple[int, int]:
+    first, _, last = str(entry).partition("-")
+    return int(first), int(last or first)
 
 
 def covers(spec: ConsumerGroupPauseSpec, allowed_topics: Collection[str], partition: TopicPartition) -> bool:
@@ -125,8 +150,8 @@ def covers(spec: ConsumerGroupPauseSpec, allowed_topics: Collection[str], partit
     if spec.partitions is None:
         return True
     return any(
-        matches(partition.topic, s.topic) and (s.numbers is None or partition.partition in s.numbers)
-        for s in spec.partitions
+        matches(partition.topic, selection.topic) and _has(selection, partition.partition)
+        for selection in spec.partitions
     )
 
 

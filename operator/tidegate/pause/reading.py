@@ -111,7 +111,7 @@ class Reader:
         seen = await self._with_workloads(seen, namespace_of(body), memory)
         seen = await self._with_connector(seen, live, memory)
         seen = self._with_lead(seen, live, memory)
-        if spec is None or (deleting and seen.abandoned):
+        if (deleting and seen.abandoned) or (spec is None and not deleting):
             return seen
         goes_back = give_back(seen, seen.status.workloads).records or connectors.give_back(seen).record is not None
         goes_back = goes_back or is_led(seen)
@@ -129,6 +129,8 @@ class Reader:
         trouble = seen.connector.trouble
         if trouble is not None and trouble.reason == CONNECT_UNAVAILABLE and not (is_over(seen) or live.withdrawn):
             return replace(seen, waiting=trouble)
+        if spec is None:
+            return await self._with_holds(seen, live, memory)
         by_others = is_by_scale(spec, seen.status) or is_by_connect(spec) or is_by_leading(spec)
         needs_topics = not (deleting or spec.suspend or by_others or live.withdrawn)
         # Where nothing was ever held, consumers need no agent, and the control topics no rights.
@@ -179,6 +181,18 @@ class Reader:
         covers = Covered(spec, live.allow.topics) if live is not None and not is_over(seen) else None
         looked = self._leads.look(seen.uid, spec.group, record, live, covers)
         return replace(seen, leading=replace(looked, is_stopped=memory.lead_stopped, is_asked=memory.lead_asked))
+
+    async def _with_holds(self, seen: Seen, live: Live, memory: Memory) -> Seen:
+        """What a pause holds that is being deleted, where its spec can't be read: holds say whose they are."""
+        try:
+            snapshot = await self._parts.observer.newest(live.uid, gates=True, since_s=memory.wrote_s)
+        except NotLookedAt:
+            return replace(seen, waiting=_not_ready(f"KafkaConnection {live.label} is being replaced"))
+        failure = snapshot.failure or snapshot.gates_failure
+        if failure is not None:
+            return replace(seen, waiting=_not_ready(f"KafkaConnection {live.label}: {_told(failure, live)}"))
+        observed = Observed(live.label, live.uid, live.allow, {}, _group(snapshot, ""), snapshot.gates or Gates())
+        return replace(seen, observed=observed)
 
     async def _observed(
         self,

@@ -123,7 +123,7 @@ class PauseReconciler:
 
     async def _pass(self, body: Object, spec: ConsumerGroupPauseSpec | None, invalid: str) -> Pass:
         memory = self._memories.setdefault(uid_of(body), Memory())
-        live = self._live(body) if spec is not None else None
+        live = self._live(body)
         self._reader.want(body, spec, live, memory)
         try:
             seen = await self._reader.read(body, spec, invalid, live, memory)

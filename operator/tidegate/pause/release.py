@@ -217,7 +217,7 @@ def _holds_nothing(seen: Seen) -> bool:
     One that was changed from the agents to scaling releases its holds meanwhile; should it go before, they are swept.
     """
     methods = (PauseMethod.SCALE, PauseMethod.CONNECT, PauseMethod.LEADING)
-    return seen.spec is not None and seen.spec.method in methods and seen.status.method is seen.spec.method
+    return seen.status.method in methods and (seen.spec is None or seen.status.method is seen.spec.method)
 
 
 def _release_holds(seen: Seen, status: PauseStatus, held: Mapping[HoldKey, Held], message: str) -> Decision:

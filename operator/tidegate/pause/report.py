@@ -39,6 +39,9 @@ SHOWN: Final = 5
 """Names in a message."""
 
 _NO_COMMIT: Final = -1
+_NAME: Final = 256
+_END: Final = 50
+"""Characters of a name of a client's own choice, which may have 32 kB, and of its end, by which members differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,7 @@ def shown_row(seen: Seen, observed: Observed, row: Row, before: PausedPartition 
         phase=row.phase,
         offset=offset,
         lag=lag,
-        member=standing.owner.member_id if standing is not None and standing.owner is not None else None,
+        member=shortened(standing.owner.member_id) if standing is not None and standing.owner is not None else None,
         since=since or (seen.now.replace(microsecond=0) if is_paused else None),
     )
 
@@ -139,9 +142,23 @@ def listed(names: Collection[str]) -> str:
     return f"{shown} and {len(names) - SHOWN} more" if len(names) > SHOWN else shown
 
 
+def shortened(name: str) -> str:
+    """As a status has it: several hundred of them fit into what the API server takes."""
+    return name if len(name) <= _NAME else f"{name[: _NAME - _END - 3]}...{name[-_END:]}"
+
+
+def called(member: Member) -> str:
+    """What a message calls a member."""
+    return f"{shortened(member.client_id or member.member_id)} at {member.host.lstrip('/')}"
+
+
 def unmanaged_rows(members: Collection[Member]) -> tuple[UnmanagedMember, ...]:
     """Rows of the status for members that go on reading."""
     return tuple(
-        UnmanagedMember(member_id=m.member_id, client_id=m.client_id or None, host=m.host or None)
+        UnmanagedMember(
+            member_id=shortened(m.member_id),
+            client_id=shortened(m.client_id) or None,
+            host=shortened(m.host) or None,
+        )
         for m in sorted(members, key=lambda m: (m.client_id, m.member_id))[:MAX_ROWS]
     )

@@ -23,6 +23,9 @@ LATE_S: Final = 90.0
 """For so long workers may keep a request that they have not answered: their own time-out
 (``DEFAULT_REST_REQUEST_TIMEOUT_MS`` of Connect's REST server)."""
 
+_MAY_BE_ASKED: Final = (PausePhase.PAUSING, PausePhase.RESUMING)
+"""What an earlier process has recorded of a connector that it had not seen stopped, as far as anybody knows."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -32,13 +35,14 @@ class StopperMemory:
 
     ``refused``: what its workers have refused to do, and when, in seconds. ``asked``: to what they have agreed
     last, and when. ``unanswered``: what they have not agreed to since. ``late_stop``: when a stop was asked for that
-    may come yet.
+    may come yet. ``has_looked``: whether this process has looked at it before.
     """
 
     refused: tuple[Refusal, float] | None = field(default=None)
     asked: tuple[TargetState, float] | None = field(default=None)
     unanswered: tuple[TargetState, Refusal] | None = field(default=None)
     late_stop: float | None = field(default=None)
+    has_looked: bool = field(default=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,10 @@ class Stopper:
         now_s: float,
     ) -> LookedAtConnector:
         """The connector ``name`` of that Connect cluster and, where that matters, what other pauses have recorded."""
+        if not memory.has_looked and record is not None and record.phase in _MAY_BE_ASKED:
+            # An earlier process may have asked it to stop just before it ended, and have got no answer.
+            memory.late_stop = now_s
+        memory.has_looked = True
         reached = live.connect.get(cluster)
         if reached is None:
             return LookedAtConnector(live.uid, trouble=_out_of_reach(live, cluster))

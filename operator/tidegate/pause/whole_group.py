@@ -19,6 +19,7 @@ from tidegate.pause.report import (
     PAUSING,
     QUICK,
     Row,
+    called,
     counted,
     listed,
     not_after_the_end,
@@ -90,7 +91,7 @@ def without_members(
     members = _own_members(observed.group)
     if not members:
         return PausePhase.PAUSED, Refusal(ALL_PAUSED, f"{down}, and group {spec.group} has no member")
-    left = listed([f"{m.client_id or m.member_id} at {m.host.lstrip('/')}" for m in members])
+    left = listed([called(member) for member in members])
     if seen.now - (since or seen.created) <= seen.patience.leaving:
         text = f"{down}; waiting for {len(members)} member(s) of group {spec.group} to leave: {left}"
         return PausePhase.PAUSING, Refusal(PAUSING, text)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from tidegate.connection.live import Live
 from tidegate.kafka.model import Group, Topic
@@ -21,6 +21,9 @@ from tidegate.policy.memory import Document, GroupMemory
 from tidegate.resources.conditions import ConditionStatus, with_condition
 from tidegate.resources.many_groups import TroubledGroup
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
+
+NOT_LOOKED_AT: Final = "NotLookedAt"
+"""Of many groups: those of which nothing is known yet, as looks at them fail, or they are being reset."""
 
 
 @dataclass(frozen=True, slots=True)

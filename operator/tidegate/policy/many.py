@@ -6,6 +6,7 @@ stays in this process, and what has to outlive it is in the policy's memory; the
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import logging
@@ -182,7 +183,9 @@ class ManyGroups:
         for group in (remembered | turn.many.ones.keys()) - selected:
             await self._let_go_of(turn, group)
         turn.many.found = found = Found()
-        for group in selected:
+        for number, group in enumerate(selected, 1):
+            if number % _BATCH == 0:
+                await asyncio.sleep(0)  # others have their turn, such as whoever renews the Lease
             one = turn.many.ones.setdefault(group, _One())
             parts = set()
             for part in me.parts:

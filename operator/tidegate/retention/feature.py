@@ -124,6 +124,10 @@ class RetentionFeature:
         return FeatureOutcome(status, happenings, _again_s(seen, plan, spec, memory, done))
 
     async def forget(self, key: str) -> None:
+        self._drop(key)
+        self._snapshots.forget(key)
+
+    def _drop(self, key: str) -> None:
         memory = self._memories.pop(key, None)
         if memory is not None:
             self._parts.metrics.gone(memory.namespace, memory.name, memory.group)
@@ -133,7 +137,7 @@ class RetentionFeature:
         await self.forget(key)
 
     async def let_go(self, policy: PolicyView) -> bool:
-        await self.forget(policy.key)
+        self._drop(policy.key)
         await self._snapshots.remove(policy)
         return True
 

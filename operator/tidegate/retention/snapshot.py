@@ -74,10 +74,17 @@ class Snapshots:
 
     def __init__(self, kube: Kube, executor: Executor) -> None:
         self._kube, self._executor = kube, executor
+        self._none: set[str] = set()
+        """By policy, of which there is none, as this process knows."""
+
+    def forget(self, key: str) -> None:
+        """The policy is gone, or its connection is."""
+        self._none.discard(key)
 
     async def recall(self, policy: PolicyView) -> Known:
         """What an earlier process has written, or nothing. Raises ``KubeFailure``, such as ``NewerMemory``."""
         places = Places()
+        self._none.discard(policy.key)
         try:
             places = await self._read(policy)
         except NotFound:
@@ -118,11 +125,13 @@ class Snapshots:
         return ""
 
     async def remove(self, policy: PolicyView) -> None:
-        """Nothing of it is to be put back any more. Raises ``KubeFailure``."""
+        """Nothing of it is to be put back any more. The status need not tell of it: a process may have died before that
+        was written. Raises ``KubeFailure``."""
         if policy.is_one_of_many:
             await policy.memory.note(RETENTION, None)
-        elif policy.status.retention is not None and policy.status.retention.snapshot is not None:
+        elif policy.key not in self._none:
             await in_thread(self._executor, self._remove, policy.body, snapshot_name(policy))
+            self._none.add(policy.key)
 
     def _remove(self, body: Object, name: str) -> None:
         try:

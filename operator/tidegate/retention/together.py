@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from tidegate.policy.feature import WholeView
+from tidegate.policy.feature import NOT_LOOKED_AT, WholeView
 from tidegate.resources.conditions import OBSERVING, RETAINED, ConditionStatus, find_condition
 from tidegate.resources.features import RetentionStatus
 from tidegate.resources.many_groups import TroubledGroup
@@ -61,7 +61,9 @@ def _sums(whole: WholeView, retained: Mapping[str, RetentionStatus]) -> Retentio
 
 
 def _verdict(whole: WholeView, sums: RetentionStatus, counts: Counter[str]) -> tuple[ConditionStatus, str, str]:
-    told = f"of {len(whole.each)} group(s): " + ", ".join(f"{n} {reason}" for reason, n in sorted(counts.items()))
+    silent = len(whole.each) - counts.total()
+    every = {**counts, **({NOT_LOOKED_AT: silent} if silent else {})}
+    told = f"of {len(whole.each)} group(s): " + ", ".join(f"{n} {reason}" for reason, n in sorted(every.items()))
     observing = find_condition(whole.status.conditions, OBSERVING)
     if observing is not None:
         told += f". {observing.message}"
@@ -69,6 +71,8 @@ def _verdict(whole: WholeView, sums: RetentionStatus, counts: Counter[str]) -> t
     if worst is not None:
         status = ConditionStatus.UNKNOWN if worst == EXPIRY_UNKNOWN else ConditionStatus.FALSE
         return status, worst, f"{told}. status.groups.worst names the groups that need attention most"
+    if silent:
+        return ConditionStatus.UNKNOWN, NOT_LOOKED_AT, f"{told}. status.groups.worst names those that fail"
     if not counts.keys() - set(_NOTHING_TO_KEEP):
         none = f"none of {len(whole.each)} group(s) has committed offsets to keep in the topics of this policy"
         return ConditionStatus.UNKNOWN, NO_OFFSETS, none

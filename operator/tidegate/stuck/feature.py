@@ -153,7 +153,7 @@ class StuckRecordsFeature:
             message = f"could not read whether Tidegate holds partitions, so none is judged: {snapshot.gates_failure}"
             return FeatureOutcome(unknown(policy, HOLDS_UNKNOWN, message), again_after_s=_REFUSED_S)
         group, gates = snapshot.groups[policy.group], snapshot.gates
-        if gates.claims.queue(policy.group):
+        if known.is_claimed(gates.claims.queue(policy.group), self._parts.monotonic()):
             known.begin_anew()  # another operator's or a command's run has the group, or is about to
             return FeatureOutcome(policy.status, again_after_s=tick_s)
         everything = await observer.committed(uid, policy.group, tick_s / 2)

@@ -13,7 +13,7 @@ from typing import Final
 
 from tidegate.kafka.model import TopicPartition
 from tidegate.kube.ports import EventType, KubeEvent
-from tidegate.policy.feature import PolicyView, WholeView
+from tidegate.policy.feature import NOT_LOOKED_AT, PolicyView, WholeView
 from tidegate.resources.conditions import RECORD_STUCK, ConditionStatus, find_condition, without_condition
 from tidegate.resources.many_groups import TroubledGroup
 from tidegate.resources.policy import PolicyStatus
@@ -168,6 +168,8 @@ def together(whole: WholeView) -> tuple[PolicyStatus, tuple[TroubledGroup, ...]]
         stuck=sum(row.stuck or 0 for row in rows.values()),
     )
     reasons = Counter(_reasons(whole))
+    if silent := len(whole.each) - reasons.total():
+        reasons[NOT_LOOKED_AT] = silent
     message = f"of {len(whole.each)} group(s): " + ", ".join(f"{n} {reason}" for reason, n in sorted(reasons.items()))
     worst = next((reason for reason in _TROUBLES if reasons[reason]), None)
     if worst is not None:

@@ -6,11 +6,13 @@ What is stored may have been edited: whatever is not of this form is ignored, an
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from tidegate.control.claims import Claimed
+from tidegate.control.records import ClaimKey
 from tidegate.kafka.model import Offsets, RecordHead, TopicPartition
 from tidegate.resources.stuck_records import SKIP_PREFIX
 from tidegate.stuck.courses import LEAST_MOVES, Courses, Pace
@@ -20,6 +22,8 @@ _MOST: Final = 1_000
 """Stuck records of one group that are remembered."""
 _TOLD_S: Final = 600.0
 """How long it is told what has changed. An Event is recorded once, and the API server may be away."""
+_LEASES: Final = 2
+"""After so many of its leases without a renewal a claim is nobody's: one may come late, and be read late."""
 _LATEST_MS: Final = 253_402_300_799_000
 _LONGEST_S: Final = 1e7
 _LARGEST: Final = 2**63 - 1
@@ -52,7 +56,8 @@ class Known:
     """What is known of one group. ``ids``: of its topics. ``readable``: next records that were looked at.
     ``withdrawn``: OffsetResets that are to be deleted, since the group got past what they would skip. ``changes``: what
     came to be known lately, and when (monotonic). ``unreadable``: topics whose records may not be read, why, and since
-    when that is known. ``offers_s``: when it was looked last whether the resets that were offered are there."""
+    when that is known. ``offers_s``: when it was looked last whether the resets that were offered are there.
+    ``claims_s``: the newest records of claims on the group, and when each was first seen (monotonic)."""
 
     courses: Courses = field(default_factory=Courses)
     readable: dict[TopicPartition, Readable] = field(default_factory=dict)
@@ -62,11 +67,18 @@ class Known:
     changes: tuple[tuple[float, Changes], ...] = ()
     unreadable: dict[str, tuple[str, float]] = field(default_factory=dict)
     offers_s: float | None = None
+    claims_s: dict[tuple[ClaimKey, int], float] = field(default_factory=dict)
 
     def begin_anew(self) -> None:
         """Nothing is judged by what was seen before."""
         self.courses.begin_anew()
         self.readable = {}
+
+    def is_claimed(self, queue: Collection[Claimed], now_s: float) -> bool:
+        """Whether a run has the group, or waits for it. ``queue``: the claims in force, by the time of records: where
+        no other record follows one, as of a command that was killed, that time does not pass."""
+        self.claims_s = {(c.key, c.at_ms): self.claims_s.get((c.key, c.at_ms), now_s) for c in queue}
+        return any(now_s - self.claims_s[c.key, c.at_ms] <= _LEASES * c.claim.lease_ms / 1000 for c in queue)
 
     @property
     def everybody_stands(self) -> bool:

@@ -52,6 +52,16 @@ def test_the_env_of_a_container(resources: str, capsys: pytest.CaptureFixture[st
     assert {"name": "TIDEGATE_LATEST_MAX_AGE", "value": "3600000"} in yaml.safe_load(capsys.readouterr().out)
 
 
+def test_a_dollar_is_one_for_a_shell_and_two_for_kubernetes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "resources.yaml"
+    path.write_text(RESOURCES.replace("payments & refunds", "a$(b)"))
+
+    assert main(["env", "keep", "-f", str(path)]) == 0
+    assert "TIDEGATE_GROUP='a$(b)'" in capsys.readouterr().out.splitlines()
+    assert main(["env", "keep", "-f", str(path), "--output", "yaml"]) == 0
+    assert {"name": "TIDEGATE_GROUP", "value": "a$$(b)"} in yaml.safe_load(capsys.readouterr().out)
+
+
 def test_the_ack_topic_is_told_where_the_connection_names_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

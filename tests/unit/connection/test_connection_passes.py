@@ -127,6 +127,25 @@ def test_what_a_look_found_is_said_though_its_event_is_refused(
     assert [c["status"] for c in world.body["status"]["conditions"] if c["type"] == "Ready"] == ["True"]
 
 
+def test_a_connection_that_leads_to_another_cluster_says_that_what_is_held_in_the_one_before_stays_so(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody looks there any more: consumers that run the agent would stand still for good, and nobody said why."""
+    world.look()
+    there = world.kafka.cluster()
+    monkeypatch.setattr(world.kafka, "cluster", lambda: replace(there, cluster_id="another"))
+    for _ in range(2):
+        world.look()
+
+    [said] = [event for event in world.kube.happenings_of("kafka") if event.reason == "ClusterChanged"]
+
+    assert said.type.value == "Warning"
+    assert said.message == (
+        "the connection now leads to cluster another, and led to cluster fake-cluster before: what pauses and resets "
+        "hold there stays held until somebody releases it (docs/how-to/release-held-partitions.md)"
+    )
+
+
 @pytest.mark.parametrize("failure", [Unavailable("nobody answers"), NotAuthorized("describe the cluster")])
 def test_a_cluster_is_up_while_it_answers(world: World, failure: KafkaFailure) -> None:
     world.look()

@@ -1246,6 +1246,24 @@ def test_what_came_while_the_policy_did_not_ask_for_a_topic_is_old(world: World,
             goes_on_with_an_old_topic(world, operator)
 
 
+@pytest.mark.parametrize("is_said", [True, False], ids=["said", "died before that"])
+def test_what_came_while_the_policy_asked_for_no_discovery_is_old(world: World, *, is_said: bool) -> None:
+    """Also where the operator died once it had written what it remembers, and before the status that tells of it."""
+    with world.operator() as operator:
+        operator.first()
+    if not is_said:
+        world.status = PolicyStatus()
+    with world.operator(discovery=None) as operator:
+        assert operator.run(operator.keep()) is None
+        world.kafka.add_partitions("orders", 3)
+        read = dict.fromkeys(new(0, 1, 2), 7)
+        for partition in read:
+            world.kafka.append(partition, [START] * 9)
+        world.kafka.commit_directly(GROUP, read)
+        operator.ask(topics=["orders"], discovery={"interval": "10ms"})
+        goes_on_with_an_old_topic(world, operator)
+
+
 def goes_on_with_an_old_topic(world: World, operator: Operator) -> None:
     operator.settled("orders", 3)
     world.kafka.add_partitions("orders", 4)

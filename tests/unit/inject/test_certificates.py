@@ -17,6 +17,21 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
 
 
+OF_ANOTHER_CURVE = b"""\
+-----BEGIN CERTIFICATE-----
+MIIBZDCCAQ+gAwIBAgIUFA/7IrFmAe4yAixsXaQCnll/ptswCgYIKoZIzj0EAwIw
+DDEKMAgGA1UEAwwBeDAeFw0yNjExMjkxNDQxNDNaFw0yNjEyMDkxNDQxNDNaMAwx
+CjAIBgNVBAMMAXgwVTATBgcqhkjOPQIBBggqhkjOPQMBBAM+AARaI4BpMMFYqU7B
+qQPAEzzFLu7hIac50yRhkhUEl1AKwIK3W1qvRms4NuaZ0Ei+npJZ/Hjht+rSDIuN
+uimjUzBRMB0GA1UdDgQWBBQ7/xGW/pX6xm7Gwj+bro0tnSMjozAfBgNVHSMEGDAW
+gBQ7/xGW/pX6xm7Gwj+bro0tnSMjozAPBgNVHRMBAf8EBTADAQH/MAoGCCqGSM49
+BAMCA0MAMEACHhMy21wbMBfHlRlYazhtf0bE1kzSldharu0Xv5dBtwIeU5eRosXR
+m/ldJQKHU0Unq06DyG6an6yX2Aqqai73
+-----END CERTIFICATE-----
+"""
+"""Of X9.62's prime239v1, which cryptography does not know: openssl ecparam -name prime239v1 -genkey, and req -x509."""
+
+
 def trusts(bundle: bytes, served: Certificates, at: datetime) -> bool:
     """Whether who trusts these CA certificates takes the one that is served."""
     verifier = PolicyBuilder().store(Store(load_pem_x509_certificates(bundle))).time(at)
@@ -134,3 +149,11 @@ def test_what_is_incomplete_or_does_not_fit_counts_as_none(broken: str) -> None:
     assert read(kept | {broken: b"garbage"}) is None
     assert (read(kept | {broken: other[broken]}) is None) == (broken != "ca.crt")
     assert read({}) is None
+
+
+@pytest.mark.parametrize("name", ["tls.crt", "ca.crt"])
+def test_a_certificate_with_a_key_that_nobody_here_knows_counts_as_none(name: str) -> None:
+    """As somebody else may have put it there: the operator would look after its certificates no more."""
+    kept = written(renewed(None, NAMES, START))
+
+    assert read(kept | {name: OF_ANOTHER_CURVE}) is None

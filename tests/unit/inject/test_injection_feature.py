@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, cast
 
+import pytest
 from prometheus_client import CollectorRegistry
 
 from support.fake_kafka import FakeKafka
@@ -28,6 +29,7 @@ from tidegate.policy.memory import GroupMemory
 from tidegate.resources.base import parse_spec
 from tidegate.resources.conditions import find_condition
 from tidegate.resources.connection import AllowSpec
+from tidegate.resources.features import InjectionStatus
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -39,6 +41,26 @@ class TwoBudgets(FakePods):
     def evict(self, namespace: str, name: str, uid: str) -> Evicted:
         self.asked.append(f"evict {namespace}/{name} {uid}")
         raise KubeUnavailable(f"evict pod {namespace}/{name}: 500 This pod has more than one PodDisruptionBudget")
+
+
+class NoRight(FakePods):
+    """The API server refuses to evict a pod, or to tell of what controls it."""
+
+    refuses = "evict"
+
+    def evict(self, namespace: str, name: str, uid: str) -> Evicted:
+        if self.refuses == "evict":
+            raise KubeFailure(f"evict pod {namespace}/{name}: 403 forbidden")
+        return super().evict(namespace, name, uid)
+
+    def controller(self, namespace: str, api_version: str, kind: str, name: str) -> Mapping[str, Any]:
+        if self.refuses == "read":
+            raise KubeFailure(f"read {kind} {namespace}/{name}: 403 forbidden")
+        return super().controller(namespace, api_version, kind, name)
+
+
+class MayNotRead(NoRight):
+    refuses = "read"
 
 
 def one_ready_pod(
@@ -79,12 +101,13 @@ def feature(
     webhook: bool = True,
     obeyed: Callable[[str, str], None] = lambda _namespace, _name: None,
     is_frozen: Callable[[Live], bool] = lambda _live: False,
+    index: PolicyIndex | None = None,
 ) -> InjectionFeature:
     return InjectionFeature(
         Parts(
             pods=pods,
             is_frozen=is_frozen,
-            index=index_of_one(),
+            index=index or index_of_one(),
             agent=AgentImage("agent:1", "Never"),
             webhook=webhook,
             executor=ThreadPoolExecutor(1),
@@ -156,6 +179,48 @@ def test_an_eviction_that_is_not_answered_as_it_should_be_is_said_and_asked_for_
     assert found.status.injection is not None
     assert (found.status.injection.stale, found.status.injection.stale_before) == (1, None)
     assert found.again_after_s == 10.0
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        (NoRight, "; pod x could not be evicted: evict pod ns/x: 403 forbidden"),
+        (MayNotRead, "; the rollout waits: read ReplicaSet ns/rs: 403 forbidden"),
+    ],
+)
+def test_what_a_rollout_may_not_do_is_said_beside_what_was_read_of_the_pods(kind: type[FakePods], told: str) -> None:
+    """They were counted: the status would say for ever what was so before the right was taken away."""
+    pods, clock = one_ready_pod(kind=kind), StillClock()
+    one = feature(pods, clock)
+
+    found = kept(one, status=PolicyStatus(injection=InjectionStatus(setting="before", pods=7, injected=7)))
+
+    condition = find_condition(found.status.conditions, "Injected")
+    assert condition is not None
+    assert (condition.status.value, condition.reason) == ("False", "RollingOut")
+    assert condition.message.endswith(told)
+    assert found.status.injection is not None
+    assert (found.status.injection.pods, found.status.injection.injected, found.status.injection.stale) == (1, 0, 1)
+    assert found.again_after_s == 10.0
+
+
+def test_a_pod_that_names_a_policy_for_many_groups_holds_up_no_other() -> None:
+    """Whoever makes pods need not be whoever may change policies."""
+    metadata = {**POLICY["metadata"], "name": "q", "uid": "q"}
+    fleet = {**POLICY, "metadata": metadata, "spec": {"connectionRef": {"name": "kafka"}, "groups": ["*"]}}
+    index = PolicyIndex(lambda: [POLICY, fleet], lambda: [CONNECTION])
+    index.listed([], [])
+    pods = FakePods()
+    pods.add_pod("ns", "x", {"app": "payments"})
+    [body] = pods.pods("ns", "app=payments")
+    body["metadata"]["annotations"] = {"tidegate.io/policy": "q"}
+
+    found = kept(feature(pods, index=index))
+
+    condition = find_condition(found.status.conditions, "Injected")
+    assert condition is not None
+    assert condition.reason == "Refused"
+    assert "which is for many groups" in condition.message
 
 
 def test_nobody_is_evicted_while_the_groups_offsets_are_being_changed() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import copy
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,12 +23,13 @@ SELECTS = {"selector": {"matchLabels": {"app": "payments"}}}
 
 
 def policy(name: str = "p", **spec: Any) -> NamedPolicy:
-    body = {
+    body: dict[str, Any] = {
         "apiVersion": "tidegate.io/v1alpha1",
         "kind": "OffsetResetPolicy",
         "metadata": {"name": name, "namespace": "ns"},
         "spec": {"connectionRef": {"name": "kafka"}, "group": "payments", "consumers": SELECTS, **spec},
     }
+    body["spec"] = {name: value for name, value in body["spec"].items() if value is not None}
     return NamedPolicy(name, parse_spec(OffsetResetPolicySpec, body), AgentTopics("__tidegate"), ("ns", "kafka"))
 
 
@@ -81,6 +83,24 @@ def env(container: Mapping[str, Any]) -> dict[str, Any]:
     return {variable["name"]: variable.get("value") for variable in container.get("env", ())}
 
 
+def started_with(container: Mapping[str, Any]) -> dict[str, str]:
+    """As the kubelet expands values: ``$(NAME)`` of a variable before it, and ``$$`` for a dollar (``expansion.Expand``
+    of Kubernetes)."""
+    found: dict[str, str] = {}
+    for name, value in env(container).items():
+        found[name] = re.sub(
+            r"[$]([$]|[(]([^)]*)[)])", lambda m: "$" if m[1] == "$" else found.get(m[2], m[0]), value or ""
+        )
+    return found
+
+
+def on_nodes_of(*systems: str) -> dict[str, Any]:
+    """An affinity to nodes with one of these operating systems."""
+    rows = [{"key": "kubernetes.io/os", "operator": "In", "values": list(systems)}]
+    terms = {"nodeSelectorTerms": [{"matchExpressions": rows}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
 def refusal(body: dict[str, Any], around: Surroundings = AROUND) -> PodRefusal:
     found = wish_for(body, around)
     if found is not None and not isinstance(found, PodRefusal):
@@ -122,6 +142,16 @@ def test_what_a_container_says_itself_stays_and_its_path_is_prefixed_in_its_plac
     assert app["env"][0] == {"name": "PYTHONPATH", "value": "/tidegate/python:/app/lib"}
     assert app["env"][1:4] == before[1:]
     assert [v["name"] for v in app["env"][4:]] == ["TIDEGATE_AGENT", "TIDEGATE_CONTROL_TOPIC"]
+
+
+@pytest.mark.parametrize("group", ["a$(TIDEGATE_AGENT)", "a$$b", "$$(x)", "a$b$"])
+def test_a_group_with_what_kubernetes_expands_is_told_as_it_is_called(group: str) -> None:
+    """The agent would go by the settings of another group, and those of its own would not be obeyed."""
+    around = Surroundings((policy(latest={"maxAge": "1h"}, group=group),), {"kafka": AgentTopics("__tidegate")})
+
+    (app,) = injected(pod({"name": "app"}), around)["spec"]["containers"]
+
+    assert started_with(app)["TIDEGATE_GROUP"] == group
 
 
 def test_lists_that_are_there_are_added_to_and_our_init_container_comes_first() -> None:
@@ -251,6 +281,12 @@ def test_the_init_container_is_restricted_and_never_root(user: int | None, ours:
         (pod(nodeSelector={"kubernetes.io/os": "windows"}), "WindowsNotSupported", "Windows"),
         (pod(securityContext={"windowsOptions": {"hostProcess": True}}), "WindowsNotSupported", "Windows"),
         (
+            pod({"name": "app", "securityContext": {"windowsOptions": {"runAsUserName": "ContainerUser"}}}),
+            "WindowsNotSupported",
+            "Windows",
+        ),
+        (pod(affinity=on_nodes_of("windows")), "WindowsNotSupported", "Windows"),
+        (
             pod({"name": "app", "env": [{"name": "PYTHONPATH", "valueFrom": {"fieldRef": {}}}]}),
             "PythonPathNotKnown",
             "container app",
@@ -270,6 +306,11 @@ def test_what_cannot_be_done_is_refused(body: dict[str, Any], reason: str, told:
 
     assert found.reason == reason
     assert told in found.message
+
+
+@pytest.mark.parametrize("affinity", [on_nodes_of("linux"), on_nodes_of("linux", "windows"), {"nodeAffinity": {}}])
+def test_a_pod_that_may_run_on_linux_is_injected(affinity: dict[str, Any]) -> None:
+    assert injected(pod(affinity=affinity))["spec"]["initContainers"]
 
 
 def test_mounts_beside_ours_are_no_reason_to_refuse() -> None:
@@ -298,6 +339,20 @@ def test_a_label_alone_brings_the_agent_for_the_namespaces_control_topic() -> No
     found = env(after["spec"]["containers"][0])
     assert found == {"TIDEGATE_AGENT": "1", "TIDEGATE_CONTROL_TOPIC": "__gates", "PYTHONPATH": "/tidegate/python"}
     assert refusal(body, two).reason == refusal(body, Surroundings()).reason == "NoConnection"
+
+
+def test_a_pod_that_names_a_policy_for_many_groups_is_refused_unless_it_needs_no_group() -> None:
+    """The agent has to be told of one."""
+    fleet = policy("q", group=None, groups=["*"], consumers=None, latest={"maxAge": "2h"})
+    around = Surroundings((policy("p"), fleet))
+    by_name = {"tidegate.io/policy": "q"}
+
+    found = refusal(pod(annotations=by_name), around)
+    spring = injected(pod(annotations={**by_name, "tidegate.io/inject": "spring"}), around)
+
+    assert (found.reason, found.policies) == ("UnknownPolicy", ("q",))
+    assert "'q', which is for many groups" in found.message
+    assert "SPRING_KAFKA_CONSUMER_PROPERTIES_AUTO_OFFSET_RESET_LATEST_MAX_AGE" in env(spring["spec"]["containers"][0])
 
 
 def test_a_pod_may_name_the_policy_and_the_format() -> None:

@@ -262,6 +262,17 @@ def test_the_status_has_the_versions_of_the_agent_that_run() -> None:
     assert [(version.image, version.pods) for version in status.versions] == [("agent:1", 2), ("agent:2", 1)]
 
 
+def test_an_image_with_a_name_without_end_does_not_keep_the_status_from_being_written() -> None:
+    """Whoever makes pods may name any image; the API server takes 1.5 MB of a status in all."""
+    pods = [pod(f"{n}", DONE, image=f"registry/{'x' * 100_000}:{n}") for n in range(20)]
+
+    versions = decide(seen(*pods)).status.versions
+
+    assert len(versions) == 20
+    assert len({version.image for version in versions}) == 20
+    assert sum(len(version.image) for version in versions) <= 20 * 512
+
+
 def test_pods_that_have_ended_do_not_count() -> None:
     for phase in ("Succeeded", "Failed"):
         assert seen_pod(running(status={"phase": phase}), "p", AROUND, AgentImage("a", "Always")) is None

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from support.connect_pauses import BY_CONNECT, asked, connector, made
-from support.pause_world import World, condition, status
+from support.pause_world import SPEC, World, condition, status
 from tidegate.connect.ports import FAILED, RUNNING, STOPPED, ConnectCluster, Connector, ConnectUnavailable, TargetState
 from tidegate.kube.ports import PAUSES
 from tidegate.kube.unreadable import ABANDON
@@ -300,6 +300,18 @@ def test_a_connection_that_was_deleted_leaves_word_of_what_to_do(world: World) -
     assert world.body is None
     [said] = [event.message for event in world.kube.happenings_of("p") if "PUT /connectors" in event.message]
     assert "PUT /connectors/sink/resume" in said
+
+
+def test_one_whose_spec_can_not_be_read_any_more_goes_back_when_its_pause_is_deleted(world: World) -> None:
+    """As after a roll-back: what was recorded before the stop says all that is needed."""
+    world.ask(**BY_CONNECT)
+    world.passes()
+    world.kube.change(PAUSES, "ns", "p", spec={**SPEC, **BY_CONNECT, "method": "ByANewerVersion"})
+    world.passes()
+    assert condition(world, "Stalled")[1] == "InvalidSpec"
+    world.drop()
+    world.passes()
+    assert (world.body, connector(world)) == (None, RUNNING)
 
 
 def test_while_its_connection_is_not_there_it_stays_stopped_and_says_so(world: World) -> None:

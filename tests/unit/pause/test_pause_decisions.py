@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -526,6 +528,45 @@ def test_without_kafka_nothing_is_decided_and_what_was_said_is_doubted() -> None
     assert decision.status.paused == "4/4"
     assert condition(decision, "Paused") == ("Unknown", "WaitingForConnection")
     assert condition(decision, "Ready") == ("False", "WaitingForConnection")
+
+
+def test_clients_with_names_without_end_do_not_keep_the_status_from_being_written() -> None:
+    """Names of clients may have 32 kB, and the API server takes 1.5 MB in all: the status is written before anything is
+    done, so that a member could keep its group from being paused."""
+    many = [TopicPartition("orders", n) for n in range(400)]
+    names = [f"{'x' * 30_000}-{n}" for n in range(200)]
+    members = (Member(it, it, "/10.0.0.1", None, frozenset(many[2 * n : 2 * n + 2])) for n, it in enumerate(names))
+    group = Group(GROUP, GroupState.STABLE, GroupType.CLASSIC, "range", tuple(members))
+    topics = Topics().hold(*many)
+    seen = seen_of(group=group, topics=topics, exists={"orders": Topic("orders", "id-o", 400)})
+    first = decide(seen)
+    decision = decide(later(seen, first, 6 * SECOND))
+    assert condition(decision, "Paused") == ("False", "UnmanagedMembers")
+    assert len(decision.status.unmanaged_members) == len(decision.status.partitions) == 200
+    assert len(json.dumps(decision.status.to_json())) < 500_000
+    assert "Start them with the agent" in message(decision)
+    assert len({row.member for row in decision.status.partitions}) == 100
+    # What an earlier process has said of them is known again.
+    again = decide(later(seen, decision, SECOND, waits={}, rows=None))
+    assert condition(again, "Paused") == ("False", "UnmanagedMembers")
+
+
+def test_numbers_of_partitions_by_the_million_take_a_moment() -> None:
+    """Passes are made on the event loop, which also renews the Lease: whoever may make a pause must not hold it up."""
+    everything = ["0-99999"] * 64
+    named = [{"topic": f"t{n}", "partitions": everything} for n in range(50)]
+    asked = {"connectionRef": {"name": "kafka"}, "group": GROUP, "reason": "INC-1", "partitions": named}
+    spec = parse_spec(ConsumerGroupPauseSpec, {"spec": asked})
+    exists = {f"t{n}": Topic(f"t{n}", f"id-{n}", 4) for n in range(2)}
+    began_s = time.process_time()
+
+    first = decide(seen_of(spec, exists=exists))
+    holds = held_by(first)
+    again = decide(seen_of(spec, topics=Topics().hold(*holds), exists=exists))
+
+    assert holds == [TopicPartition("t0", n) for n in range(4 + 1000)] + [TopicPartition("t1", n) for n in range(4)]
+    assert again.action is None
+    assert time.process_time() - began_s < 2
 
 
 # --- resuming ---------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from support.fake_kafka import FakeConsumer
 from support.fake_kube import FakeKube
 from support.killed import Killed
 from support.observed import freeze, observe
-from support.pause_world import CREATED, World, condition
+from support.pause_world import CREATED, SPEC, World, condition
 from tidegate.control.records import Ack, Hold, HoldKey
 from tidegate.kafka.errors import NotAuthorized, Unavailable
 from tidegate.kafka.model import TopicPartition
@@ -333,6 +333,21 @@ def test_many_pauses_at_once_ask_kafka_for_all_of_them_together(world: World) ->
 
     assert {world.phase_of(name) for name in names} == {"Paused"}
     assert len(world.kafka.calls) < len(names), world.kafka.calls
+
+
+def test_what_a_pause_holds_whose_spec_can_not_be_read_any_more_is_released_when_it_is_deleted(world: World) -> None:
+    """As after a roll-back: its holds say whose they are."""
+    world.ask()
+    world.passes()
+    assert len(world.held) == 2
+    world.kube.change(PAUSES, "ns", "p", spec={**SPEC, "method": "ByANewerVersion"})
+    world.passes()
+    assert condition(world, "Stalled")[1] == "InvalidSpec"
+    assert len(world.held) == 2
+    world.drop()
+    world.passes()
+    assert (world.body, world.held) == (None, [])
+    assert [event.reason for event in world.kube.happenings_of("p") if event.reason == "HoldsLeft"] == []
 
 
 def test_a_hold_of_a_newer_version_holds_and_is_not_written_anew(world: World) -> None:

@@ -31,6 +31,7 @@ from tidegate.offset_reset.passes import ResetPasses
 from tidegate.policy import many, memory
 from tidegate.policy.keeping import Features
 from tidegate.policy.parts import Parts
+from tidegate.policy.precedence import Contenders
 from tidegate.policy.reconcile import PolicyReconciler
 from tidegate.resources.base import read_status
 from tidegate.resources.conditions import OVERRIDDEN, READY, RETAINED, Condition, ConditionStatus, find_condition
@@ -182,6 +183,34 @@ def world() -> Iterator[World]:
 def commit(world: World, *groups: str, offset: int = 11) -> None:
     for group in groups:
         world.kafka.commit_directly(group, {FIRST: offset})
+
+
+def test_a_listing_of_many_groups_lets_others_have_their_turn(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as the election, on the same event loop: between many policies it takes seconds to decide who has them."""
+    world.declare("p", groups=["*"], retention={})
+    monkeypatch.setattr(world.kafka, "group_ids", lambda: frozenset(f"g{n}" for n in range(3000)))
+    ranked, at_once = Contenders.ranked, [0]
+
+    def counted(*given: Any) -> Any:
+        at_once[-1] += 1
+        return ranked(*given)
+
+    async def have_turns() -> None:
+        while True:
+            if at_once[-1]:
+                at_once.append(0)
+            await asyncio.sleep(0)
+
+    async def one_pass() -> None:
+        others = asyncio.create_task(have_turns())
+        await world.reconciler.reconcile(world.kube.get(POLICIES, "ns", "p"))
+        others.cancel()
+
+    monkeypatch.setattr(Contenders, "ranked", counted)
+    world.runner.run(one_pass())
+
+    assert sum(at_once) == 3000
+    assert max(at_once) <= 200
 
 
 def test_what_patterns_select_is_kept_and_what_is_excluded_or_not_allowed_is_not(world: World) -> None:
@@ -481,6 +510,24 @@ def test_what_fails_of_a_policy_is_logged_once_though_the_rest_goes_on(
 
     assert world.said("p") is not None
     assert len([record for record in caplog.records if "nobody answers" in record.getMessage()]) == 1
+
+
+def test_groups_none_of_which_could_be_looked_at_are_not_said_to_have_no_offsets(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.declare("every", groups=["*"], retention={"guard": True})
+    commit(world, "a", "b")
+
+    def refuse(_groups: Any) -> Any:
+        raise NotAuthorized("describe group a: GROUP_AUTHORIZATION_FAILED")
+
+    monkeypatch.setattr(world.kafka, "groups", refuse)
+    world.passes()
+
+    condition = world.said("every")
+    assert condition is not None
+    assert (condition.status, condition.reason) == (ConditionStatus.UNKNOWN, "NotLookedAt")
+    assert condition.message == "of 2 group(s): 2 NotLookedAt. status.groups.worst names those that fail"
 
 
 @pytest.mark.parametrize(

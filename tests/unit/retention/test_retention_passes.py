@@ -703,9 +703,14 @@ def test_what_a_run_deletes_is_not_put_back_by_the_next_process(world: World) ->
     assert (world.committed, world.told) == ({SECOND: 22}, [])
 
 
-def test_what_was_deleted_while_nothing_was_asked_for_stays_deleted(world: World) -> None:
+@pytest.mark.parametrize("is_said", [True, False], ids=["snapshot said", "died before that"])
+def test_what_was_deleted_while_nothing_was_asked_for_stays_deleted(world: World, *, is_said: bool) -> None:
     leave_place(world, GroupType.SIMPLE)
     world.keep()
+    if not is_said:
+        # The snapshot is there, and the status does not tell of it: it was not written, or somebody has emptied it.
+        world.status = PolicyStatus()
+        world.feature = world.fresh_feature()
     del world.spec["retention"]
     world.kube.change(POLICIES, "ns", "p", spec=world.spec)
     world.keep()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from support.stuck_world import CREATED, GROUP, P, World
-from tidegate.control.records import Hold, HoldKey
+from tidegate.control.records import Claim, ClaimKey, Hold, HoldKey
 from tidegate.kafka.errors import NotAuthorized
 from tidegate.kafka.model import RecordHead, TopicPartition
 from tidegate.kube.ports import POLICIES, RESETS, KubeUnavailable, name_of, uid_of
@@ -229,6 +229,24 @@ def test_no_reset_is_prepared_that_copies_a_record_of_the_dead_letter_topic_to_i
     condition = find_condition(world.status.conditions, RECORD_STUCK)
     assert condition is not None
     assert "No reset is prepared for orders-0: it is in the dead-letter topic itself" in condition.message
+
+
+def test_a_claim_whose_claimant_is_gone_does_not_keep_the_group_from_being_judged(world: World) -> None:
+    """A command that was killed, say: no record follows its claim, which stays in force by the topic's own time."""
+    key, claim = ClaimKey(GROUP, "x"), Claim("by-hand/x", "tidegate reset", lease_ms=15_000)
+    world.run(30, world.read_well)
+    world.kafka.control.claim(key, claim)
+    world.run(10, world.produce)
+    for _ in range(4):
+        # As long as somebody renews it, a run has the group.
+        world.kafka.control.claim(key, claim)
+        world.run(10, world.produce)
+        assert world.said == ("False", "NoneStuck")
+    assert world.kafka.control.topics.gates.claims.queue(GROUP)
+
+    world.run(100, world.produce)
+
+    assert world.said == ("True", "Stuck")
 
 
 def test_without_the_feature_nothing_is_left_of_it(world: World) -> None:
