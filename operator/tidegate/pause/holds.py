@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from tidegate.control.records import Hold, HoldKey
 from tidegate.kafka.model import Group, Offsets, Topic, TopicPartition
 from tidegate.kafka.names import is_allowed, is_internal, is_pattern, matches
 from tidegate.resources.base import PartitionSelection
-from tidegate.resources.partitions import Entry
+from tidegate.resources.partitions import ranges_of
 from tidegate.resources.pause import ConsumerGroupPauseSpec
 
 _KIND: Final = "pause"
@@ -114,29 +113,12 @@ def _existing(
 def _named(selections: Iterable[PartitionSelection]) -> Iterator[TopicPartition]:
     """Those that are named by topic and number, in order. Each topic is named once."""
     for selection in sorted((s for s in selections if not is_pattern(s.topic)), key=lambda s: s.topic):
-        for numbers in _ranges(selection.partitions or ()):
+        for numbers in ranges_of(selection.partitions or ()):
             yield from (TopicPartition(selection.topic, number) for number in numbers)
 
 
 def _has(selection: PartitionSelection, number: int) -> bool:
-    return selection.partitions is None or any(number in numbers for numbers in _ranges(selection.partitions))
-
-
-@functools.lru_cache(maxsize=1024)
-def _ranges(entries: tuple[Entry, ...]) -> tuple[range, ...]:
-    """The numbers that they name, ascending and each once: as a set they may be by the million, in each pass."""
-    found: list[range] = []
-    for first, last in sorted(_ends(entry) for entry in entries):
-        if found and first <= found[-1].stop:
-            found[-1] = range(found[-1].start, max(found[-1].stop, last + 1))
-        else:
-            found.append(range(first, last + 1))
-    return tuple(found)
-
-
-def _ends(entry: Entry) -> tuple[int, int]:
-    first, _, last = str(entry).partition("-")
-    return int(first), int(last or first)
+    return selection.partitions is None or any(number in numbers for numbers in ranges_of(selection.partitions))
 
 
 def covers(spec: ConsumerGroupPauseSpec, allowed_topics: Collection[str], partition: TopicPartition) -> bool:

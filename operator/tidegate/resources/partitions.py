@@ -5,6 +5,8 @@ Earlier versions wrote ``0,1,3-5``. Resources that were stored so are still read
 
 from __future__ import annotations
 
+import functools
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -60,13 +62,26 @@ def _read_entry(written: Any) -> Entry:
     return written if last else int(first)
 
 
+@functools.lru_cache(maxsize=1024)
+def ranges_of(entries: tuple[Entry, ...]) -> tuple[range, ...]:
+    """The partition numbers that the entries name, ascending and each once; overlaps and any order are fine."""
+    found: list[range] = []
+    for first, last in sorted(_ends(entry) for entry in entries):
+        if found and first <= found[-1].stop:
+            found[-1] = range(found[-1].start, max(found[-1].stop, last + 1))
+        else:
+            found.append(range(first, last + 1))
+    return tuple(found)
+
+
+def _ends(entry: Entry) -> tuple[int, int]:
+    first, _, last = str(entry).partition("-")
+    return int(first), int(last or first)
+
+
 def numbers_of(entries: Iterable[Entry]) -> frozenset[int]:
-    """The partition numbers that the entries name; overlaps and any order are fine."""
-    numbers: set[int] = set()
-    for entry in entries:
-        first, _, last = str(entry).partition("-")
-        numbers.update(range(int(first), int(last or first) + 1))
-    return frozenset(numbers)
+    """As ``ranges_of``, each number by itself: there may be 100,000 of them."""
+    return frozenset(itertools.chain.from_iterable(ranges_of(tuple(entries))))
 
 
 def partition_ranges(numbers: Iterable[int]) -> tuple[range, ...]:

@@ -9,6 +9,7 @@ from tidegate.resources.partitions import (
     format_partitions,
     numbers_of,
     partition_ranges,
+    ranges_of,
     read_entries,
 )
 
@@ -56,3 +57,8 @@ def test_numbers_in_a_message() -> None:
 def test_what_was_written_reads_the_same(numbers: set[int]) -> None:
     assert numbers_of(read_entries(format_partitions(numbers))) == numbers
     assert numbers_of(read_entries(sorted(numbers))) == numbers
+
+
+def test_each_number_is_in_one_range_however_often_it_is_named() -> None:
+    assert ranges_of(("4-6", 3, "0-1", "5-9", 9, 12)) == (range(2), range(3, 10), range(12, 13))
+    assert ranges_of(("0-99999",) * 64) == (range(100_000),)
