@@ -28,6 +28,7 @@ from tidegate.resources.offset_mirror import CopyState, MirroredTopics, Mirrored
 
 _log = logging.getLogger(__name__)
 
+_OF_RECORDS: Final = frozenset({"cleanup.policy", "message.timestamp.type"})
 _DRIFTED_BEFORE: Final = "its copy had drifted from the source when it was last checked"
 
 
@@ -216,8 +217,9 @@ def _made_ready(
 
 
 def _touches_copying(step: Step) -> bool:
-    """Whether records are copied otherwise by it: where they may vanish one by one, and need keys."""
-    return isinstance(step, Configure) and "cleanup.policy" in step.settings
+    """Whether records are copied otherwise by it: where they may vanish one by one, and need keys; or have been, as
+    with times of the target's brokers: whoever begins anew looks at the ends of the copies first."""
+    return isinstance(step, Configure) and not step.settings.keys().isdisjoint(_OF_RECORDS)
 
 
 def _do(target: MirrorCluster, step: Step) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import struct
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
 from support.fake_kube import FakeKube
 from support.mirror.passes import CREATED, SparkWorld, failed_over
+from support.mirror.written import LOG_APPEND_TIME, placed
 from tidegate.jobs.errors import RunnerFailure
 from tidegate.jobs.runner import Launch, RunnerState, RunnerStatus
 from tidegate.kube.ports import MIRRORS, Conflict, Kind, Kube, KubeFailure, Object, uid_of
@@ -254,6 +257,22 @@ def test_a_setting_that_is_carried_over_takes_no_other_job(world: SparkWorld) ->
     world.copied()
 
     assert len(world.job_runner.started) == 1
+
+
+def test_records_that_have_got_the_time_of_the_target_are_looked_for_by_another_job(world: SparkWorld) -> None:
+    """Somebody has changed the copy's setting, and the job has written some by it before that was seen."""
+    world.spec["parity"] = {"interval": "1h"}
+    world.one_pass()
+    world.copied()
+    log = world.there.log("t")
+    data = bytearray(log.log[-1].data)
+    struct.pack_into(">q", data, 35, 77)  # the largest timestamp
+    log.log[-1] = replace(log.log[-1], data=placed(data, log.log[-1].base, extra=LOG_APPEND_TIME))
+    world.there.kept["t"].settings["message.timestamp.type"] = "LogAppendTime"
+
+    world.passes(lambda: world.condition("Drifted").status == "True")
+    assert world.there.kept["t"].settings["message.timestamp.type"] == "CreateTime"
+    assert len(world.job_runner.started) == 2
 
 
 def test_a_copy_that_was_deleted_is_made_anew_once_no_task_could_append_to_it(
