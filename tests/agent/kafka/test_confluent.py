@@ -394,6 +394,40 @@ def test_what_was_withheld_is_not_committed_again_over_a_reset(scene: Scene) -> 
     assert is_whole(application.offsets(0, closed))
 
 
+def returns_one_although_it_is_closed(scene: Scene, application: Application) -> int:
+    """The offset of the first record that is withheld, as if the pause had been dropped."""
+    application.do(lambda consumer: plain(ManagedConsumer).resume(consumer, [TopicPartition(scene.topic, 0)]))
+    assert eventually(lambda: (scene.topic, 0) in withheld(application), 90)
+    first, _ = withheld(application)[scene.topic, 0]
+    return int(first)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("ends", ["closes", "loses it"])
+@pytest.mark.parametrize("committed", [False, True], ids=["at its end", "before"])
+def test_what_was_withheld_is_read_by_the_next_owner(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, committed: bool, ends: str, protocol: str
+) -> None:
+    """librdkafka has stored what nobody was given. It commits that at its interval, or as the partition goes."""
+    monkeypatch.setattr(lifecycle, "TELL_AGAIN_S", 120.0)
+    application = scene.application(protocol=protocol, commit="auto")
+    application.wait_flowing(0, 1)
+    scene.pause(0)
+    first = returns_one_although_it_is_closed(scene, application)
+    if committed:
+        assert eventually(lambda: scene.committed(0) > first, 90)
+
+    if ends == "closes":
+        application.close()
+    else:
+        application.do(lambda consumer: consumer.unsubscribe())
+        assert eventually(lambda: not application.do(lambda consumer: consumer.assignment()), 90)
+        # Not at once: until it is committed again, the commit of what was stored may be seen.
+        assert eventually(lambda: scene.committed(0) == first, 10)
+
+    assert scene.committed(0) == first
+
+
 class Holding:
     """A poll that has a record of partition 0, and does not come back with it before it is told to."""
 

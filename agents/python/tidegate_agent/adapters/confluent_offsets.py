@@ -17,7 +17,6 @@ from tidegate_agent import process
 from tidegate_agent.adapters import confluent_client as client
 from tidegate_agent.adapters.confluent_client import (
     HAS_GIL,
-    OFFSET_INVALID,
     TopicPartition,
     identity,
     identity_var,
@@ -71,6 +70,8 @@ class ConsumerOffsets:
         self._settle_s = SETTLE_S
         self._leaked: dict[Partition, tuple[int, int]] = {}
         """What was withheld and is still to be read, by partition: the first offset, and the one after the last."""
+        self._returned: dict[Partition, tuple[int, int]] = {}
+        """The same, of a partition that was moved back to it since."""
 
     @contextmanager
     def calls(self, patience_s: float = _BARGE_S) -> Iterator[bool]:
@@ -130,25 +131,26 @@ class ConsumerOffsets:
     def _outdated(
         self, partitions: Iterable[Partition], delivered: Mapping[Partition, int | None]
     ) -> dict[Partition, int]:
-        """What librdkafka has stored from before a reset that may have been since."""
+        """What librdkafka has stored from before a reset that may have been since, or of what was withheld."""
         if not (self.core.client_commits and self.core.client_stores):
             return {}
         with self._state:
-            sealed = self.core.sealed()
-            return {
-                p: self._stored[p]
-                for p in partitions
-                if p in self._stored and (p in sealed or (p in self._sought and delivered.get(p) is None))
-            }
+            moved = {p for p in self._sought if delivered.get(p) is None} | self.core.sealed()
+            found = {p: self._stored[p] for p in partitions if p in self._stored and p in moved}
+            # One that has gone on from where it was moved back to has stored that.
+            self._returned = {p: kept for p, kept in self._returned.items() if delivered.get(p) is None}
+            unread = self._returned | self._leaked
+            return found | {p: unread[p][1] for p in partitions if p in unread}
 
     def _to_commit_again(self, consumer: Any, outdated: Mapping[Partition, int]) -> dict[Partition, int]:
         """Where the group stands, of partitions of which librdkafka has stored another offset from before a reset."""
         right = self._look_up(consumer, outdated)
         with self._state:
+            unread = self._returned | self._leaked
+            right |= {p: _unskipped(offset, unread[p]) for p, offset in right.items() if p in unread}
+            places = {p: o for p, o in self._sought.items() if o >= 0} | {p: first for p, (first, _) in unread.items()}
             # While one is closed, the group may have been reset anew: where it stands is not known then.
-            for partition in outdated.keys() - right.keys() - self.core.sealed():
-                if self._sought.get(partition, OFFSET_INVALID) >= 0:
-                    right[partition] = self._sought[partition]
+            right |= {p: places[p] for p in outdated.keys() & places.keys() - right.keys() - self.core.sealed()}
         if unknown := sorted(outdated.keys() - right.keys()):
             log.warning(
                 "group %s: no committed offset of %s is told; where they were reset, librdkafka may commit the old one",
@@ -173,10 +175,10 @@ class ConsumerOffsets:
         self.core.revoked(gone, delivered)
         for partition in gone:
             self._is_settled(partition)
-            self._highest.pop(partition, None)
-            self._leaked.pop(partition, None)
-            self._stored.pop(partition, None)
-            self._sought.pop(partition, None)
+            for offsets in (self._highest, self._stored, self._sought):
+                offsets.pop(partition, None)
+            for unread in (self._leaked, self._returned):
+                unread.pop(partition, None)
             self._fresh.discard(partition)
 
     def pass_commit(
@@ -276,7 +278,8 @@ class ConsumerOffsets:
         """The application itself moved its position."""
         with self._state:
             self.core.app_sought(partition)
-            self._leaked.pop(partition, None)
+            for unread in (self._leaked, self._returned):
+                unread.pop(partition, None)
             self._sought.pop(partition, None)
 
     def positions(self, consumer: Any, partitions: Sequence[Partition]) -> dict[Partition, int | None]:
@@ -311,17 +314,21 @@ class ConsumerOffsets:
         offsets = {key(p): p.offset if p.offset >= 0 else None for p in found if p.error is None}
         if self.core.client_stores:
             with self._state:
-                for partition, (first, end) in self._leaked.items():
-                    # It stored by itself what nobody was given, and that was committed.
-                    if first < (offsets.get(partition) or 0) <= end:
-                        offsets[partition] = first
+                for partition, unread in self._leaked.items():
+                    if (offset := offsets.get(partition)) is not None:
+                        offsets[partition] = _unskipped(offset, unread)
         return offsets
 
     def _go_back(self, consumer: Any, partitions: Sequence[Partition]) -> None:
         """To the first record that was withheld, where no other place was sought since. Raises ``RuntimeError``."""
         with self._state:
-            back = {p: self._leaked[p][0] for p in partitions if p in self._leaked}
-        if back and (left := back.keys() - set(self._seek(consumer, back))):
+            unread = {p: self._leaked[p] for p in partitions if p in self._leaked}
+        if not unread:
+            return
+        sought = self._seek(consumer, {p: first for p, (first, _) in unread.items()})
+        with self._state:
+            self._returned |= {p: unread[p] for p in sought}
+        if left := unread.keys() - set(sought):
             raise RuntimeError(f"{sorted(left)} cannot be sought yet")
 
     def _move(self, consumer: Any, offsets: Mapping[Partition, int]) -> list[Partition]:
@@ -343,6 +350,7 @@ class ConsumerOffsets:
             self._sought |= {p: offsets[p] for p in sought}
             for partition in sought:
                 self._leaked.pop(partition, None)
+                self._returned.pop(partition, None)
                 is_behind = partition in self._fresh or offsets[partition] < self._highest.get(partition, 0)
                 if offsets[partition] >= 0 and is_behind:
                     self._behind[partition] = offsets[partition]
@@ -381,3 +389,9 @@ class ConsumerOffsets:
             behind = dict(self._behind)
         if behind and self.core.client_commits:
             self._settle(consumer, behind)
+
+
+def _unskipped(committed: int, unread: tuple[int, int]) -> int:
+    """Where a group stands: librdkafka may have committed what it stored by itself and nobody was given."""
+    first, end = unread
+    return first if first < committed <= end else committed
