@@ -129,6 +129,19 @@ def test_a_topic_that_takes_only_small_batches_is_filled_up_to_its_start(
     pair.assert_equal()
 
 
+def test_a_topic_that_gives_records_other_times_is_drift_at_once(
+    kafka: KafkaCluster, elsewhere: KafkaCluster, make_topic: MakeTopic, make_copy: MakeTopic, tmp_path: Path
+) -> None:
+    copy = make_copy(config={"message.timestamp.type": "LogAppendTime"})
+    pair = Pair(kafka.bootstrap, make_topic(), elsewhere.bootstrap, copy)
+    RandomTopic(kafka.bootstrap, pair.topic, seed=7).write(20)
+
+    said = copied(pair, tmp_path)
+
+    assert said.startswith("stopped")
+    assert "LogAppendTime" in said
+
+
 def test_of_a_long_tail_the_last_batches_are_kept(
     kafka: KafkaCluster, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:

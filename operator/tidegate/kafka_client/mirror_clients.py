@@ -180,12 +180,14 @@ class MirrorTarget:
         if isinstance(answers, Interrupted):
             return answers
         outcomes: list[int | Refusal] = []
+        by_its_clock = False
         for row in map(requests.produced, answers):
             refused = self._refused(int(row.error_code), row.error_message, *self._needs)
             if isinstance(refused, Interrupted):
                 return refused
             outcomes.append(int(row.base_offset) if refused is None else refused)
-        return Appended(tuple(outcomes))
+            by_its_clock |= refused is None and int(row.log_append_time_ms) >= 0
+        return Appended(tuple(outcomes), by_its_clock)
 
     def write_markers(self, producer_id: int, epoch: int, count: int) -> Done | Refusal | Interrupted:
         answers = self._written([requests.write_markers(self._partition, producer_id, epoch, count)])

@@ -141,9 +141,13 @@ class ProducerIds:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """Of each batch, where the broker says that it lies, or the error code with which it was not taken."""
+    """Of each batch, where the broker says that it lies, or the error code with which it was not taken.
+
+    ``by_its_clock``: to some of them the broker has given other timestamps, those of its own clock.
+    """
 
     outcomes: tuple[int | Refusal, ...]
+    by_its_clock: bool = False
 
 
 @dataclass(frozen=True, slots=True)

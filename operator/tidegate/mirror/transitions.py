@@ -48,6 +48,10 @@ from tidegate.mirror.states import (
 _WIDER: Final = 8
 _TOO_LARGE: Final = frozenset({10, 18})
 """MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE: by ``max.message.bytes`` and ``segment.bytes`` of the topic."""
+_OTHER_TIMES: Final = (
+    "the target has given the records that were written last the time of its own clock, as its topic has "
+    "message.timestamp.type=LogAppendTime"
+)
 MOST_REFUSALS: Final = 10
 """One after the other, without a batch that was taken in between: another writer goes ahead each time."""
 
@@ -273,6 +277,8 @@ def _rolled(mirror: Mirror, ready: Ready) -> State:
 
 
 def _appended(mirror: Mirror, ready: Ready, action: Append, answer: Appended) -> Mirror:
+    if answer.by_its_clock:
+        return replace(mirror, state=Stopped(_OTHER_TIMES, drifted=True))
     for planned, outcome in zip(action.offsets, answer.outcomes, strict=True):
         if isinstance(outcome, Refusal):
             fills = ready.position.offset < ready.source_start

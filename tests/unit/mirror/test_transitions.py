@@ -375,6 +375,14 @@ def test_a_batch_anywhere_else_is_drift(base: int) -> None:
     assert led_to(Stopped, replace(READY, work=(COPY,)), Appended((base,))).drifted
 
 
+def test_a_batch_whose_records_got_other_times_is_drift() -> None:
+    """Also where the writer has come far by the time that somebody compares again."""
+    stopped = led_to(Stopped, replace(READY, work=(COPY,)), Appended((3,), by_its_clock=True))
+
+    assert stopped.drifted
+    assert "message.timestamp.type=LogAppendTime" in stopped.reason
+
+
 def test_the_first_of_a_round_that_is_refused_decides() -> None:
     ready = replace(READY, work=(COPY, Copy(6, 3, COPY.data)), proven=True)
 
