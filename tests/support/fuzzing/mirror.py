@@ -52,7 +52,7 @@ def _check_records(read: list[tuple[Batch, list[Record]]]) -> None:
 TARGETS: Final[tuple[Target, ...]] = (
     Target(
         "mirror-batches",
-        ("tidegate.mirror.batches:read_batches",),
+        ("tidegate.mirror.batches:read_batches", "tidegate.mirror.batches:_check_format"),
         (b"".join(_BATCHES), _MARKER),
         lambda data: [*read_batches(data)],
         (Unreadable,),
