@@ -492,6 +492,29 @@ def test_what_was_withheld_is_not_committed_over_a_reset_as_the_partition_goes(
     assert scene.committed(0) == 5
 
 
+def test_a_reset_that_nothing_was_read_of_is_not_committed_over_the_next_one(scene: Scene) -> None:
+    application = scene.application(commit="auto", config={"auto.commit.interval.ms": 120_000})
+    application.wait_flowing(0, 1)
+    assert eventually(lambda: application.offsets(0)[-1] > 10, 90)
+    ahead = scene.pause(0).offset + 10
+    scene.reset(0, 5)
+    partition = [TopicPartition(scene.topic, 0)]
+    application.do(lambda consumer: consumer.pause(partition))
+    opens(scene, application)
+    scene.pause(0)
+    scene.reset(0, ahead)
+    opens(scene, application)
+    opened = time.time()
+
+    application.do(lambda consumer: consumer.resume(partition))
+
+    application.wait_flowing(0, since=opened)
+    # Longer than it takes to have a reset to an earlier offset committed.
+    application.wait_flowing(1, since=time.time() + 1)
+    assert application.offsets(0, opened)[0] == ahead
+    assert scene.committed(0) == ahead
+
+
 def opens(scene: Scene, application: Application) -> None:
     scene.release(0)
     core = application.consumer._tidegate.core

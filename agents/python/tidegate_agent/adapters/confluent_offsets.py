@@ -352,6 +352,7 @@ class ConsumerOffsets:
                 first, end = self._leaked.pop(partition, self._returned.pop(partition, (0, 0)))
                 if first <= offsets[partition] < end:
                     self._returned[partition] = offsets[partition], end
+                self._behind.pop(partition, None)
                 is_behind = partition in self._fresh or offsets[partition] < self._highest.get(partition, 0)
                 if offsets[partition] >= 0 and is_behind:
                     self._behind[partition] = offsets[partition]
