@@ -451,6 +451,19 @@ def test_what_was_withheld_is_not_lost_while_it_has_yet_to_be_read_again(
     assert scene.committed(0) == first
 
 
+def test_what_was_withheld_is_read_by_the_next_owner_of_a_group_that_has_committed_nothing(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seldom = {"auto.commit.interval.ms": 120_000}
+    application = joins_behind_a_closed_gate(scene, monkeypatch, drops=2, commit="auto", config=seldom)
+    assert eventually(lambda: (scene.topic, 0) in withheld(application), 90)
+    assert scene.committed(0) < 0
+
+    application.close()
+
+    assert scene.committed(0) <= 0
+
+
 def test_the_application_s_own_seek_counts_also_where_records_were_withheld(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -148,10 +148,11 @@ class ConsumerOffsets:
 
     def _to_commit_again(self, consumer: Any, outdated: Mapping[Partition, int]) -> dict[Partition, int]:
         """Where the group stands, of partitions of which librdkafka has stored another offset from before a reset."""
-        right = self._look_up(consumer, outdated)
+        found = self._look_up(consumer, outdated)
         with self._state:
             unread = self._unread({})
-            right |= {p: _unskipped(offset, unread[p]) for p, offset in right.items() if p in unread}
+            told = {p: _unskipped(o, unread[p]) if p in unread else o for p, o in found.items()}
+            right = {p: o for p, o in told.items() if o >= 0}
             places = {p: o for p, o in self._sought.items() if o >= 0} | {p: first for p, (first, _) in unread.items()}
             # While one is closed, the group may have been reset anew: where it stands is not known then.
             right |= {p: places[p] for p in outdated.keys() & places.keys() - right.keys() - self.core.sealed()}
@@ -164,7 +165,7 @@ class ConsumerOffsets:
         return {p: right[p] for p, offset in outdated.items() if p in right and right[p] != offset}
 
     def _look_up(self, consumer: Any, partitions: Mapping[Partition, int]) -> dict[Partition, int]:
-        """The group's offsets, where there are any and the broker tells them."""
+        """The group's offsets, where the broker tells them; below 0: it has none."""
         if not partitions:
             return {}
         try:
@@ -172,7 +173,7 @@ class ConsumerOffsets:
         except (cimpl.KafkaException, RuntimeError) as error:
             log.debug("group %s: committed offsets: %s", self.core.group, error)
             return {}
-        return {key(p): p.offset for p in found if p.error is None and p.offset >= 0}
+        return {key(p): p.offset for p in found if p.error is None}
 
     def _forget(self, partitions: Iterable[Partition], delivered: Mapping[Partition, int | None]) -> None:
         gone = tuple(partitions)
@@ -396,4 +397,4 @@ class ConsumerOffsets:
 def _unskipped(committed: int, unread: tuple[int, int]) -> int:
     """Where a group stands: librdkafka may have committed what it stored by itself and nobody was given."""
     first, end = unread
-    return first if first < committed <= end else committed
+    return first if committed < 0 or first < committed <= end else committed
