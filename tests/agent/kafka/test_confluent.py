@@ -24,6 +24,7 @@ from tidegate_agent.adapters.confluent import ManagedConsumer
 from tidegate_agent.control import ControlLink
 from tidegate_agent.gates import Partition
 from tidegate_agent.own_clients import plain
+from tidegate_agent.partition_state import Stage
 
 WAYS = [
     *[(protocol, "poll", "auto") for protocol in PROTOCOLS],
@@ -426,6 +427,111 @@ def test_what_was_withheld_is_read_by_the_next_owner(
         assert eventually(lambda: scene.committed(0) == first, 10)
 
     assert scene.committed(0) == first
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["opened once", "paused again"])
+def test_what_was_withheld_is_not_lost_while_it_has_yet_to_be_read_again(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    """The gate is open and the application reads nothing: the group still stands after what was withheld."""
+    monkeypatch.setattr(lifecycle, "TELL_AGAIN_S", 120.0)
+    application = scene.application(commit="auto")
+    application.wait_flowing(0, 1)
+    scene.pause(0)
+    first = returns_one_although_it_is_closed(scene, application)
+    assert eventually(lambda: scene.committed(0) > first, 90)
+    application.do(lambda consumer: consumer.pause([TopicPartition(scene.topic, 0)]))
+    opens(scene, application)
+    if again:
+        assert scene.pause(0).offset == first
+        opens(scene, application)
+
+    application.close()
+
+    assert scene.committed(0) == first
+
+
+def test_what_was_withheld_is_read_by_the_next_owner_of_a_group_that_has_committed_nothing(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seldom = {"auto.commit.interval.ms": 120_000}
+    application = joins_behind_a_closed_gate(scene, monkeypatch, drops=2, commit="auto", config=seldom)
+    assert eventually(lambda: (scene.topic, 0) in withheld(application), 90)
+    assert scene.committed(0) < 0
+
+    application.close()
+
+    assert scene.committed(0) <= 0
+
+
+def test_the_application_s_own_seek_counts_also_where_records_were_withheld(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What librdkafka has committed of them is no reset."""
+    monkeypatch.setattr(lifecycle, "TELL_AGAIN_S", 120.0)
+    application = scene.application(commit="auto")
+    application.wait_flowing(0, 1)
+    assert eventually(lambda: application.offsets(0)[-1] > 10, 90)
+    scene.pause(0)
+    first = returns_one_although_it_is_closed(scene, application)
+    assert eventually(lambda: scene.committed(0) > first, 90)
+    closed = time.time()
+    application.do(lambda consumer: consumer.seek(TopicPartition(scene.topic, 0, 3)))
+
+    scene.release(0)
+
+    application.wait_flowing(0, since=closed)
+    assert application.offsets(0, closed)[0] == 3
+    assert is_whole(application.offsets(0, closed))
+    assert eventually(lambda: scene.committed(0) > first + 10, 90)
+
+
+def test_what_was_withheld_is_not_committed_over_a_reset_as_the_partition_goes(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It came with the assignment, and nothing has been read since the reset."""
+    earlier = scene.application()
+    assert eventually(lambda: earlier.offsets(0) != [] and earlier.offsets(0)[-1] > 10, 90)
+    earlier.close()
+    seldom = {"auto.commit.interval.ms": 120_000}
+    application = joins_behind_a_closed_gate(scene, monkeypatch, drops=2, commit="auto", config=seldom)
+    assert eventually(lambda: (scene.topic, 0) in withheld(application), 90)
+    application.do(lambda consumer: consumer.pause([TopicPartition(scene.topic, 0)]))
+    scene.reset(0, 5)
+    opens(scene, application)
+
+    application.close()
+
+    assert scene.committed(0) == 5
+
+
+def test_a_reset_that_nothing_was_read_of_is_not_committed_over_the_next_one(scene: Scene) -> None:
+    application = scene.application(commit="auto", config={"auto.commit.interval.ms": 120_000})
+    application.wait_flowing(0, 1)
+    assert eventually(lambda: application.offsets(0)[-1] > 10, 90)
+    ahead = scene.pause(0).offset + 10
+    scene.reset(0, 5)
+    partition = [TopicPartition(scene.topic, 0)]
+    application.do(lambda consumer: consumer.pause(partition))
+    opens(scene, application)
+    scene.pause(0)
+    scene.reset(0, ahead)
+    opens(scene, application)
+    opened = time.time()
+
+    application.do(lambda consumer: consumer.resume(partition))
+
+    application.wait_flowing(0, since=opened)
+    # Longer than it takes to have a reset to an earlier offset committed.
+    application.wait_flowing(1, since=time.time() + 1)
+    assert application.offsets(0, opened)[0] == ahead
+    assert scene.committed(0) == ahead
+
+
+def opens(scene: Scene, application: Application) -> None:
+    scene.release(0)
+    core = application.consumer._tidegate.core
+    assert eventually(lambda: core.stage(Partition(scene.topic, 0)) is Stage.OPEN, 90)
 
 
 class Holding:

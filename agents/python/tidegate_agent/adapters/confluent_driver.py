@@ -119,7 +119,9 @@ class Driver(ConsumerOffsets):
                     self._leaked[key_of(message)] = min(first, message.offset()), max(end, message.offset() + 1)
                 back = {partition: self._leaked[partition][0] for partition in map(key_of, withheld)}
                 if self.core.client_stores:
-                    self._note_highest({partition: self._leaked[partition][1] for partition in back})
+                    stored = {partition: self._leaked[partition][1] for partition in back}
+                    self._note_highest(stored)
+                    self._stored |= stored
                 rest = [m for m in messages if m.error() is not None or key_of(m) not in back]
                 below = [m for m in messages if m.error() is None and self._is_below_limit(m, back)]
                 if self.core.known.limits:
@@ -217,6 +219,8 @@ class Driver(ConsumerOffsets):
                 self.last_positions = {p: at for p in taken if (at := stand[p]) is not None}
                 for partition in taken:
                     self._stored.pop(partition, None)
+                    self._leaked.pop(partition, None)
+                    self._returned.pop(partition, None)
         except (cimpl.KafkaException, RuntimeError) as error:
             log.warning("group %s: what was reset since could not be settled: %s", self.core.group, error)
 

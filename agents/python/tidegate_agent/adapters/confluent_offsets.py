@@ -71,7 +71,7 @@ class ConsumerOffsets:
         self._leaked: dict[Partition, tuple[int, int]] = {}
         """What was withheld and is still to be read, by partition: the first offset, and the one after the last."""
         self._returned: dict[Partition, tuple[int, int]] = {}
-        """The same, of a partition that was moved back to it since."""
+        """The same, of partitions that were moved since, as long as the group may stand after it."""
 
     @contextmanager
     def calls(self, patience_s: float = _BARGE_S) -> Iterator[bool]:
@@ -137,17 +137,22 @@ class ConsumerOffsets:
         with self._state:
             moved = {p for p in self._sought if delivered.get(p) is None} | self.core.sealed()
             found = {p: self._stored[p] for p in partitions if p in self._stored and p in moved}
-            # One that has gone on from where it was moved back to has stored that.
-            self._returned = {p: kept for p, kept in self._returned.items() if delivered.get(p) is None}
-            unread = self._returned | self._leaked
+            unread = self._unread(delivered)
             return found | {p: unread[p][1] for p in partitions if p in unread}
+
+    def _unread(self, delivered: Mapping[Partition, int | None]) -> dict[Partition, tuple[int, int]]:
+        """What was withheld, has not been delivered since, and may be what librdkafka goes by as it commits."""
+        left = [(p, max(first, delivered.get(p) or 0), end) for p, (first, end) in self._returned.items()]
+        self._returned = {p: (first, end) for p, first, end in left if first < end and p in self._behind}
+        return self._returned | self._leaked
 
     def _to_commit_again(self, consumer: Any, outdated: Mapping[Partition, int]) -> dict[Partition, int]:
         """Where the group stands, of partitions of which librdkafka has stored another offset from before a reset."""
-        right = self._look_up(consumer, outdated)
+        found = self._look_up(consumer, outdated)
         with self._state:
-            unread = self._returned | self._leaked
-            right |= {p: _unskipped(offset, unread[p]) for p, offset in right.items() if p in unread}
+            unread = self._unread({})
+            told = {p: _unskipped(o, unread[p]) if p in unread else o for p, o in found.items()}
+            right = {p: o for p, o in told.items() if o >= 0}
             places = {p: o for p, o in self._sought.items() if o >= 0} | {p: first for p, (first, _) in unread.items()}
             # While one is closed, the group may have been reset anew: where it stands is not known then.
             right |= {p: places[p] for p in outdated.keys() & places.keys() - right.keys() - self.core.sealed()}
@@ -160,7 +165,7 @@ class ConsumerOffsets:
         return {p: right[p] for p, offset in outdated.items() if p in right and right[p] != offset}
 
     def _look_up(self, consumer: Any, partitions: Mapping[Partition, int]) -> dict[Partition, int]:
-        """The group's offsets, where there are any and the broker tells them."""
+        """The group's offsets, where the broker tells them; below 0: it has none."""
         if not partitions:
             return {}
         try:
@@ -168,7 +173,7 @@ class ConsumerOffsets:
         except (cimpl.KafkaException, RuntimeError) as error:
             log.debug("group %s: committed offsets: %s", self.core.group, error)
             return {}
-        return {key(p): p.offset for p in found if p.error is None and p.offset >= 0}
+        return {key(p): p.offset for p in found if p.error is None}
 
     def _forget(self, partitions: Iterable[Partition], delivered: Mapping[Partition, int | None]) -> None:
         gone = tuple(partitions)
@@ -278,9 +283,10 @@ class ConsumerOffsets:
         """The application itself moved its position."""
         with self._state:
             self.core.app_sought(partition)
-            for unread in (self._leaked, self._returned):
-                unread.pop(partition, None)
             self._sought.pop(partition, None)
+            unread = self._leaked.pop(partition, None)
+            if unread is not None and self.core.client_commits and self.core.client_stores:
+                self._returned[partition], self._behind[partition] = unread, unread[0]
 
     def positions(self, consumer: Any, partitions: Sequence[Partition]) -> dict[Partition, int | None]:
         found = client.Consumer.position(consumer, listed(partitions)) if partitions else []
@@ -313,22 +319,17 @@ class ConsumerOffsets:
             return dict.fromkeys(partitions)
         offsets = {key(p): p.offset if p.offset >= 0 else None for p in found if p.error is None}
         if self.core.client_stores:
+            delivered = self._enter(self.positions, consumer, [p for p in partitions if p in self._returned])
             with self._state:
-                for partition, unread in self._leaked.items():
-                    if (offset := offsets.get(partition)) is not None:
-                        offsets[partition] = _unskipped(offset, unread)
+                unread = self._unread(delivered)
+            offsets |= {p: _unskipped(o, unread[p]) for p, o in offsets.items() if o is not None and p in unread}
         return offsets
 
     def _go_back(self, consumer: Any, partitions: Sequence[Partition]) -> None:
         """To the first record that was withheld, where no other place was sought since. Raises ``RuntimeError``."""
         with self._state:
-            unread = {p: self._leaked[p] for p in partitions if p in self._leaked}
-        if not unread:
-            return
-        sought = self._seek(consumer, {p: first for p, (first, _) in unread.items()})
-        with self._state:
-            self._returned |= {p: unread[p] for p in sought}
-        if left := unread.keys() - set(sought):
+            back = {p: self._leaked[p][0] for p in partitions if p in self._leaked}
+        if back and (left := back.keys() - set(self._seek(consumer, back))):
             raise RuntimeError(f"{sorted(left)} cannot be sought yet")
 
     def _move(self, consumer: Any, offsets: Mapping[Partition, int]) -> list[Partition]:
@@ -349,8 +350,10 @@ class ConsumerOffsets:
         with self._state:
             self._sought |= {p: offsets[p] for p in sought}
             for partition in sought:
-                self._leaked.pop(partition, None)
-                self._returned.pop(partition, None)
+                first, end = self._leaked.pop(partition, self._returned.pop(partition, (0, 0)))
+                if first <= offsets[partition] < end:
+                    self._returned[partition] = offsets[partition], end
+                self._behind.pop(partition, None)
                 is_behind = partition in self._fresh or offsets[partition] < self._highest.get(partition, 0)
                 if offsets[partition] >= 0 and is_behind:
                     self._behind[partition] = offsets[partition]
@@ -394,4 +397,4 @@ class ConsumerOffsets:
 def _unskipped(committed: int, unread: tuple[int, int]) -> int:
     """Where a group stands: librdkafka may have committed what it stored by itself and nobody was given."""
     first, end = unread
-    return first if first < committed <= end else committed
+    return first if committed < 0 or first < committed <= end else committed
