@@ -391,10 +391,7 @@ def _annotations(body: Object) -> Mapping[str, str]:
 
 
 def _went_on_at(status: OffsetResetStatus) -> datetime | None:
-    """When a run began, or was approved, or began the replay that it has ended since."""
-    times = [
-        status.started_at,
-        status.approval.approved_at if status.approval is not None else None,
-        status.replay.started_at if status.replay is not None else None,
-    ]
-    return max((each for each in times if each is not None), default=None)
+    """When a run began, or was approved; ``None`` after a replay, whose end is not recorded."""
+    if status.replay is not None:
+        return None
+    return status.approval.approved_at if status.approval is not None else status.started_at

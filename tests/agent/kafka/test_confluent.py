@@ -403,8 +403,11 @@ def returns_one_although_it_is_closed(scene: Scene, application: Application) ->
     return int(first)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("ends", ["closes", "loses it"])
+@pytest.mark.parametrize(
+    ("ends", "protocol"),
+    # After it has unsubscribed by the eager protocol, the coordinator may have forgotten it by the time of the commit.
+    [*(("closes", protocol) for protocol in PROTOCOLS), ("unsubscribes", "cooperative"), ("unsubscribes", "kip-848")],
+)
 @pytest.mark.parametrize("committed", [False, True], ids=["at its end", "before"])
 def test_what_was_withheld_is_read_by_the_next_owner(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, committed: bool, ends: str, protocol: str

@@ -525,7 +525,7 @@ def test_the_lag_grows_while_a_connection_is_in_trouble(world: World, monkeypatc
 
 
 def measured(world: World, state: str) -> float | None:
-    labels = {"namespace": "ns", "mirror": "m", "state": state}
+    labels = {"resource_namespace": "ns", "mirror": "m", "state": state}
     return world.metrics.registry.get_sample_value("tidegate_mirror_partitions", labels)
 
 

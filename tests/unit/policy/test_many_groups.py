@@ -168,7 +168,7 @@ class World:
         return [happening.reason for happening in self.kube.happenings_of(name)]
 
     def metric(self, name: str, **labels: str) -> float | None:
-        return self.registry.get_sample_value(name, {"namespace": "ns", **labels})
+        return self.registry.get_sample_value(name, {"resource_namespace": "ns", **labels})
 
 
 @pytest.fixture
