@@ -403,11 +403,8 @@ def returns_one_although_it_is_closed(scene: Scene, application: Application) ->
     return int(first)
 
 
-@pytest.mark.parametrize(
-    ("ends", "protocol"),
-    # After it has unsubscribed by the eager protocol, the coordinator may have forgotten it by the time of the commit.
-    [*(("closes", protocol) for protocol in PROTOCOLS), ("unsubscribes", "cooperative"), ("unsubscribes", "kip-848")],
-)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("ends", ["closes", "gives it up"])
 @pytest.mark.parametrize("committed", [False, True], ids=["at its end", "before"])
 def test_what_was_withheld_is_read_by_the_next_owner(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, committed: bool, ends: str, protocol: str
@@ -423,11 +420,10 @@ def test_what_was_withheld_is_read_by_the_next_owner(
 
     if ends == "closes":
         application.close()
+    elif protocol == "range":
+        application.do(lambda consumer: consumer.unassign())
     else:
-        application.do(lambda consumer: consumer.unsubscribe())
-        assert eventually(lambda: not application.do(lambda consumer: consumer.assignment()), 90)
-        # Not at once: until it is committed again, the commit of what was stored may be seen.
-        assert eventually(lambda: scene.committed(0) == first, 10)
+        application.do(lambda consumer: consumer.incremental_unassign([TopicPartition(scene.topic, 0)]))
 
     assert scene.committed(0) == first
 
