@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from tidegate.connection.allow import (
@@ -20,6 +19,7 @@ from tidegate.kube.ports import Object, name_of
 from tidegate.offset_reset.reading import is_suspended, status_is_readable, status_of
 from tidegate.offset_reset.turns import not_ready, whose
 from tidegate.reset.runs import reasons
+from tidegate.reset.runs.request import selected_topics
 from tidegate.reset.runs.seen import is_settled
 from tidegate.reset.store import ForeignRun, Run
 from tidegate.resources.conditions import Refusal
@@ -92,16 +92,11 @@ def not_allowed(spec: OffsetResetSpec, live: Live) -> Refusal | None:
         message = group_not_allowed(live.label, live.allow, where, group)
         if message is not None:
             return Refusal(GROUP_NOT_ALLOWED, message)
-    for topic in _topics(spec):
+    for topic in selected_topics(spec):
         message = topic_not_allowed(live.label, live.allow, topic)
         if message is not None:
             return Refusal(TOPIC_NOT_ALLOWED, message)
     return _dead_letter_not_allowed(spec, live)
-
-
-def _topics(spec: OffsetResetSpec) -> Sequence[str]:
-    """Those that it names. Their partitions may be many, and this is asked in each pass."""
-    return spec.topics or [selection.topic for selection in spec.partitions or ()]
 
 
 def _dead_letter_not_allowed(spec: OffsetResetSpec, live: Live) -> Refusal | None:
@@ -125,7 +120,7 @@ def plan_not_allowed(spec: OffsetResetSpec, run: Run, live: Live) -> Refusal | N
             return Refusal(TOPIC_NOT_ALLOWED, message)
     if run.fleet is None:
         return _dead_letter_not_allowed(spec, live)
-    named = _topics(spec) or ["*"]
+    named = selected_topics(spec) or ("*",)
     for topics in narrowed(named, run.request.allowed_topics):
         if not any(covers(limit, topics) for limit in live.allow.topics):
             why = f"its plan may cover {topics}, but KafkaConnection {live.label} no longer allows all of that"

@@ -68,6 +68,11 @@ def test_a_namespace_that_is_listed_resets_its_groups_and_gets_no_login(world: W
     [
         (AllowedNamespace(name="ns", groups=("refunds",)), {}, "GroupNotAllowed"),
         (AllowedNamespace(name="ns", topics=("a*",)), {"topics": ["orders"]}, "TopicNotAllowed"),
+        (
+            AllowedNamespace(name="ns", topics=("a*",)),
+            {"topics": ["a"], "partitions": [{"topic": "orders"}]},
+            "TopicNotAllowed",
+        ),
         (AllowedNamespace(name="ns", groups=("payments",)), {"to": {"group": "other"}}, "GroupNotAllowed"),
         (AllowedNamespace(name="ns"), {"engine": "Spark"}, "SparkNotShared"),
         (AllowedNamespace(name="ns"), {"to": {"record": {"where": "true"}}}, "SparkNotShared"),

@@ -77,11 +77,18 @@ def launch_number(application: str | None) -> int:
     return int(found[1]) if found else 0
 
 
+def selected_topics(spec: OffsetResetSpec) -> tuple[str, ...]:
+    """The topics of its ``selections``, without counting out the partitions, which may be many."""
+    if spec.partitions is not None:
+        return tuple(s.topic for s in spec.partitions)
+    return tuple(spec.topics or ())
+
+
 def selections(spec: OffsetResetSpec) -> tuple[Selection, ...]:
     """What is to be reset; empty: what the group subscribes to or has offsets for."""
     if spec.partitions is not None:
         return tuple(Selection(s.topic, s.numbers) for s in spec.partitions)
-    return tuple(Selection(topic) for topic in spec.topics or ())
+    return tuple(map(Selection, selected_topics(spec)))
 
 
 def simple_target(to: ResetTo) -> Target | None:
