@@ -27,3 +27,8 @@ def visible_bytes(raw: bytes, limit: int) -> tuple[str, bool]:
     """
     text = visible(raw.decode(errors="backslashreplace"))
     return text[:limit], len(text) > limit
+
+
+def shortened(text: str, most: int, end: int) -> str:
+    """At most ``most`` characters of a text of somebody else's choice, the last ``end`` among them."""
+    return text if len(text) <= most else f"{text[: most - end - 3]}...{text[-end:]}"

@@ -19,6 +19,7 @@ from tidegate.inject.environment import Injection
 from tidegate.inject.patch import SETTING, AgentImage, image_of, is_injected, patch_for
 from tidegate.kube.injection import Evicted
 from tidegate.kube.ports import EventType, KubeEvent
+from tidegate.printable import shortened
 from tidegate.resources.conditions import ConditionStatus
 from tidegate.resources.features import MAX_AGENT_VERSIONS, AgentVersion, InjectionStatus, Rollout
 
@@ -252,12 +253,10 @@ def decide(seen: Seen) -> Decision:
 def _versions(seen: Seen) -> tuple[AgentVersion, ...]:
     counted = Counter(pod.image for pod in seen.of(PodState.INJECTED) if pod.image)
     ordered = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
-    return tuple(AgentVersion(image=_shortened(image), pods=pods) for image, pods in ordered[:MAX_AGENT_VERSIONS])
-
-
-def _shortened(image: str) -> str:
-    """Registries take shorter names; but whoever makes pods may write anything, and a status has to stay small."""
-    return image if len(image) <= _IMAGE else f"{image[: _IMAGE - _END - 3]}...{image[-_END:]}"
+    # Registries take shorter names; but whoever makes pods may write anything, and a status has to stay small.
+    return tuple(
+        AgentVersion(image=shortened(image, _IMAGE, _END), pods=pods) for image, pods in ordered[:MAX_AGENT_VERSIONS]
+    )
 
 
 def after(decision: Decision, evicted: Evicted) -> Decision:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from tidegate import printable
 from tidegate.control.gates import Held
 from tidegate.control.records import HoldKey
 from tidegate.control.standing import PartitionStanding
@@ -144,7 +145,7 @@ def listed(names: Collection[str]) -> str:
 
 def shortened(name: str) -> str:
     """As a status has it: several hundred of them fit into what the API server takes."""
-    return name if len(name) <= _NAME else f"{name[: _NAME - _END - 3]}...{name[-_END:]}"
+    return printable.shortened(name, _NAME, _END)
 
 
 def called(member: Member) -> str:

@@ -356,5 +356,6 @@ class Metrics:
 
 
 def _age_s(times: Iterable[float]) -> float:
-    """Of the oldest. Called by the thread that serves the metrics, while another one may add and remove some."""
-    return max(0.0, time.time() - min(tuple(times), default=time.time()))
+    """Of the oldest. ``times``: from a copy, as the thread that serves the metrics asks, and another one adds some."""
+    now = time.time()
+    return max(0.0, now - min(times, default=now))
