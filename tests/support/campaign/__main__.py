@@ -31,7 +31,7 @@ RESULTS: Final = PAGE.with_suffix(".jsonl")
 BESIDES: Final = (
     "agents/python",
     "dev",
-    "operator/tidegate/kafka_client",
+    *(str(file.relative_to(PROJECT)) for file in sorted(PROJECT.glob("operator/tidegate/kafka_client/*.json"))),
     *(f"tests/support/{name}" for name in ("clients", "go", "java", "node")),
 )
 """What trials use besides the modules that they import: the clients' programs, brokers, protocol schemas."""

@@ -10,13 +10,13 @@ from tidegate.kafka.model import Group, GroupState, GroupType, Member, TopicPart
 from tidegate.leading.joining import not_back
 from tidegate.reset.applying.claim import LEASE_S
 from tidegate.reset.applying.context import RunContext
-from tidegate.reset.applying.rounds import NO_PARTITIONS, Partitions
+from tidegate.reset.applying.rounds import MAX_ROUNDS, NO_PARTITIONS, Partitions
 from tidegate.reset.applying.verify import Watched
 from tidegate.reset.ways import keeps_commits_back
 from tidegate.resources.reset import Way
 
 MOST_LATE_ROUNDS: Final = 2
-"""How often commits that come just after a join, and may be progress, are taken for old."""
+"""How often commits that come just after a join are taken for old where the group may have passed its target itself."""
 
 _OLD_TRANSACTIONS: Final = 2
 """In how many an owner that names no member may send old offsets: the one that is open, and the next."""
@@ -44,6 +44,8 @@ class LateCommits:
         self._all_left_known = not context.journal.intents
         self._journal = context.journal
         self._late_rounds = 0
+        self._perhaps_old = NO_PARTITIONS
+        """Those that are to be done again for a commit that may just as well be progress."""
         self.kept_back_some = False
         """Whether clients that hold commits back until they have joined were found to have sent some."""
 
@@ -88,13 +90,36 @@ class LateCommits:
             self.kept_back_some |= keeps_commits_back(group)
         return old
 
+    def what_they_do(self, pending: Partitions) -> str:
+        """Why no round did ``pending``, for a person; empty where owners did go on from their old positions."""
+        if not pending <= self._perhaps_old:
+            return ""
+        without = ", or leave inFlight out if their application never commits late" if self._hold_s else ""
+        return (
+            f"in each of {MAX_ROUNDS} rounds an offset was committed so soon after the owners rejoined that it may be "
+            f"an old one, and the group can't be led to rule that out. Run the agent in its consumers{without}"
+        )
+
     def _taken_for_old(self, maybe: Partitions) -> Partitions:
-        """Where the group cannot be led, who reads that fast would be reset again and again. It is not counted as
-        begun."""
-        if self._late_rounds < MOST_LATE_ROUNDS:
-            return maybe
-        self._state.doubtful |= maybe
-        return NO_PARTITIONS
+        """Where the group cannot be led, who reads that fast is reset again and again, and in the end nobody is.
+
+        But for targets ahead of where the group stood: most are at the end of the log, where each commit that follows
+        looks like that, and an owner that has passed its target skips nothing.
+        """
+        old = maybe
+        if self._late_rounds >= MOST_LATE_ROUNDS:
+            old = self._without(frozenset(p for p in maybe if self._is_ahead(p)), maybe)
+        self._perhaps_old = old
+        return old
+
+    def _without(self, some: Partitions, maybe: Partitions) -> Partitions:
+        """Those of ``maybe`` but ``some``, which are not done again, and not counted as begun."""
+        self._state.doubtful |= some
+        return maybe - some
+
+    def _is_ahead(self, partition: TopicPartition) -> bool:
+        before = self._state.replaced.get(partition)
+        return before is not None and before <= self._state.targets[partition]
 
     def handed_in(self, sending: Partitions) -> Partitions:
         """Which partitions are to be done again, as an application may have had their offset in hand when it lost them.
@@ -123,7 +148,8 @@ class LateCommits:
         seen = self._view.committed(sending)
         self._claim.confirm(after_s=LEASE_S)
         maybe = frozenset(p for p in sending & self._state.replaced.keys() & seen.keys() if self._is_old(p, seen[p]))
-        old = self._taken_for_old(maybe)
+        # Their present owners have begun at the targets: those are not done again and again.
+        old = maybe if self._late_rounds < MOST_LATE_ROUNDS else self._without(maybe, maybe)
         if old:
             self._late_rounds += 1
             self._state.handed_in = True

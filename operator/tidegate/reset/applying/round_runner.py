@@ -45,7 +45,7 @@ class RoundRunner:
         rounds = 0
         while pending:
             if rounds == MAX_ROUNDS:
-                raise interrupted or DidNotHold(pending)
+                raise interrupted or DidNotHold(pending, self._late_commits.what_they_do(pending))
             rounds += 1
             interrupted = None
             self._state.round += 1
