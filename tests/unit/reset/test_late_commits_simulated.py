@@ -197,7 +197,7 @@ def test_a_reset_that_cannot_be_told_from_an_overwritten_one_does_not_succeed(
 ) -> None:
     result = _reads_fast(tmp_path, ahead=None)
     assert (result.phase, result.reason) == (ResetPhase.ROLLED_BACK, "Overwritten"), result
-    assert "may be an old one" in result.message, result.message
+    assert "may be old ones" in result.message, result.message
     assert "inFlight" in result.message, result.message
 
 

@@ -672,7 +672,7 @@ def test_who_reads_fast_is_not_reset_for_ever_where_it_cannot_be_led(commit_s: f
     world.create()
     result = execute(world)
     assert (result.phase, result.reason) == (ResetPhase.ROLLED_BACK, "Overwritten"), result
-    assert "may be an old one" in result.message
+    assert "may be old ones" in result.message
     assert "inFlight" not in result.message
     assert max(map(world.starts_at_target, RESET)) <= MAX_ROUNDS
 

@@ -45,7 +45,7 @@ class LateCommits:
         self._journal = context.journal
         self._late_rounds = 0
         self._perhaps_old = NO_PARTITIONS
-        """Those that are to be done again for a commit that may just as well be progress."""
+        """What is done again after the last round for commits that may just as well be progress."""
         self.kept_back_some = False
         """Whether clients that hold commits back until they have joined were found to have sent some."""
 
@@ -66,6 +66,7 @@ class LateCommits:
     def note_left(self, group: Group, left: tuple[Member, ...]) -> None:
         """Take up which members of ``group`` a round has made to leave."""
         self._left.append((group, left))
+        self._perhaps_old = NO_PARTITIONS
 
     def note_interruption(self) -> None:
         """Take up that a round was cut off, which may have made members leave."""
@@ -96,26 +97,23 @@ class LateCommits:
             return ""
         without = ", or leave inFlight out if their application never commits late" if self._hold_s else ""
         return (
-            f"in each of {MAX_ROUNDS} rounds an offset was committed so soon after the owners rejoined that it may be "
-            f"an old one, and the group can't be led to rule that out. Run the agent in its consumers{without}"
+            f"after {MAX_ROUNDS} rounds, offsets are still committed so soon after the owners rejoined that they may be "
+            f"old ones, and the group can't be led to rule that out. Run the agent in its consumers{without}"
         )
 
     def _taken_for_old(self, maybe: Partitions) -> Partitions:
         """Where the group cannot be led, who reads that fast is reset again and again, and in the end nobody is.
 
         But for targets ahead of where the group stood: most are at the end of the log, where each commit that follows
-        looks like that, and an owner that has passed its target skips nothing.
+        looks like that, and an owner that has passed its target skips nothing. They are not counted as begun.
         """
         old = maybe
         if self._late_rounds >= MOST_LATE_ROUNDS:
-            old = self._without(frozenset(p for p in maybe if self._is_ahead(p)), maybe)
+            ahead = frozenset(p for p in maybe if self._is_ahead(p))
+            self._state.doubtful |= ahead
+            old -= ahead
         self._perhaps_old = old
         return old
-
-    def _without(self, some: Partitions, maybe: Partitions) -> Partitions:
-        """Those of ``maybe`` but ``some``, which are not done again, and not counted as begun."""
-        self._state.doubtful |= some
-        return maybe - some
 
     def _is_ahead(self, partition: TopicPartition) -> bool:
         before = self._state.replaced.get(partition)
@@ -148,12 +146,14 @@ class LateCommits:
         seen = self._view.committed(sending)
         self._claim.confirm(after_s=LEASE_S)
         maybe = frozenset(p for p in sending & self._state.replaced.keys() & seen.keys() if self._is_old(p, seen[p]))
-        # Their present owners have begun at the targets: those are not done again and again.
-        old = maybe if self._late_rounds < MOST_LATE_ROUNDS else self._without(maybe, maybe)
-        if old:
+        if self._late_rounds >= MOST_LATE_ROUNDS:
+            # Their present owners have begun at the targets, and who reads fast is not reset again and again.
+            self._state.doubtful |= maybe
+            return NO_PARTITIONS
+        if maybe:
             self._late_rounds += 1
             self._state.handed_in = True
-        return old
+        return maybe
 
     def _kept_back(self, pending: Partitions) -> Partitions:
         """Above the target they cannot be told from progress, so what comes so early is taken for old; who is led next
