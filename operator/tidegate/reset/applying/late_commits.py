@@ -97,8 +97,8 @@ class LateCommits:
             return ""
         without = ", or leave inFlight out if their application never commits late" if self._hold_s else ""
         return (
-            f"after {MAX_ROUNDS} rounds, offsets are still committed so soon after the owners rejoined that they may be "
-            f"old ones, and the group can't be led to rule that out. Run the agent in its consumers{without}"
+            f"after {MAX_ROUNDS} rounds, offsets are still committed so soon after the owners rejoined that they may "
+            f"be old ones, and the group can't be led to rule that out. Run the agent in its consumers{without}"
         )
 
     def _taken_for_old(self, maybe: Partitions) -> Partitions:
