@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 
 from support.gate_scenes import Start, is_whole
 from support.gated_applications import PATIENCE_S, Application, Scene
-from support.java_applications import Java, JavaApplication, JavaProcess, Partition
+from support.java_applications import Java, JavaApplication, JavaError, JavaProcess, Partition
 from tidegate.clock import SystemClock
 from tidegate.kafka.connection import Connection
 from tidegate.reset.directory_store import DirectoryRunStore
@@ -95,6 +95,24 @@ def it_is_woken_while_it_is_paused(scene: Scene, start: Start) -> None:
     application.stop()
     assert is_whole(scene.offsets(0))
     assert is_whole(scene.offsets(1))
+
+
+def an_answer_that_its_client_has_kept_is_not_where_it_goes_on(scene: Scene, start: Start) -> None:
+    """The application asks for the committed offset shortly before a reset, and does not wait for the answer, which the
+    client gives to whoever asks next."""
+    application = cast("JavaApplication", start(commit="manual"))
+    scene.flowing()
+    scene.close_gate()
+    with pytest.raises(JavaError, match="TimeoutException"):
+        application.call("committed", partitions=[[scene.topic, 0]], timeout_ms=0)
+    for _ in range(3):
+        scene.flowing(1)
+    scene.reset(5)
+    released_at = time.monotonic()
+    scene.release()
+    scene.flowing(0)
+    application.stop()
+    assert scene.offsets(0, released_at)[0] == 5
 
 
 def a_batch_in_hand_is_waited_for(scene: Scene, start: Start) -> None:

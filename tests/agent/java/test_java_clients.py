@@ -138,6 +138,12 @@ def test_what_it_does_meanwhile(scene: Scene, jvms: Jvms, java: Java, play: gate
     play(scene, partial(scene.application, jvms(java).application))
 
 
+@pytest.mark.parametrize("java", first_by_day((OLDEST,), (CLASSIC,)), ids=named)
+def test_an_offset_that_was_asked_for_before_a_reset(scene: Scene, jvms: Jvms, java: Java) -> None:
+    start = partial(scene.application, jvms(java).application)
+    java_scenes.an_answer_that_its_client_has_kept_is_not_where_it_goes_on(scene, start)
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("java", [CLASSIC, OLDEST], ids=named)
 def test_a_cooperative_rebalance(scene: Scene, jvms: Jvms, java: Java) -> None:

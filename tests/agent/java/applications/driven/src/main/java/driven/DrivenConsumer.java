@@ -26,8 +26,9 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
  *
  * <p>Its commands: {@code pause} and {@code resume} ({@code partitions}), {@code seek} ({@code offsets}), {@code commit}
  * ({@code how}, {@code offsets}), {@code assignment}, {@code paused}, {@code positions} ({@code partitions}), {@code
- * member_id}, {@code subscribe} ({@code topics}) and {@code unsubscribe} are carried out between two polls; {@code
- * wakeup}, {@code keep}, {@code in_hand} and {@code let_go} at once. From {@code keep} on the next batch stays in hand,
+ * committed} ({@code partitions}, {@code timeout_ms}), {@code member_id}, {@code subscribe} ({@code topics}) and {@code
+ * unsubscribe} are carried out between two polls; {@code wakeup}, {@code keep}, {@code in_hand} and {@code let_go} at
+ * once. From {@code keep} on the next batch stays in hand,
  * worked on and not committed, until {@code let_go}; {@code in_hand} says whether there is one.
  */
 public final class DrivenConsumer implements Member, Runnable, ConsumerRebalanceListener {
@@ -180,6 +181,9 @@ public final class DrivenConsumer implements Member, Runnable, ConsumerRebalance
         return Job.rows(consumer.paused());
       case "positions":
         return positions(consumer, Job.partitions(command.get("partitions")));
+      case "committed":
+        Duration timeout = Duration.ofMillis(command.get("timeout_ms").asLong());
+        return Job.rows(consumer.committed(new HashSet<>(Job.partitions(command.get("partitions"))), timeout).keySet());
       case "member_id":
         return consumer.groupMetadata().memberId();
       case "subscribe":

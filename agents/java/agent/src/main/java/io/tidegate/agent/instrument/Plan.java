@@ -124,6 +124,7 @@ final class Plan {
         return Arrays.asList(
             "position", "assignedPartitions", "initializingPartitions", "requestOffsetReset");
       case COORDINATOR:
+        return Arrays.asList("subscriptions", "pendingCommittedOffsetRequest");
       case COMMIT_MANAGER:
         return Collections.singletonList("subscriptions");
       case COMMIT:

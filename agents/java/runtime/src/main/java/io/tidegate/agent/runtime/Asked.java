@@ -41,6 +41,7 @@ final class Asked {
   private final long since;
   private long eachSince;
   private long nextAt;
+  private boolean isAsked;
 
   Asked(Effect.Committed effect, long now) {
     this.effect = effect;
@@ -69,6 +70,10 @@ final class Asked {
    * @return whether there is nothing more to be had
    */
   boolean isAnswered(GovernedClient client, long now, long until) {
+    if (!isAsked) {
+      client.forgetAnswers();
+      isAsked = true;
+    }
     boolean isTogether = now - since < TOGETHER;
     Set<TopicPartition> these =
         isTogether ? new HashSet<>(open) : Collections.singleton(open.peekFirst());

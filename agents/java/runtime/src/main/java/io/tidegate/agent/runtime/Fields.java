@@ -13,14 +13,23 @@ final class Fields {
    * @throws NoSuchFieldException where it has none
    */
   static Object value(Object of, String name) throws ReflectiveOperationException {
-    for (Class<?> type = of.getClass(); type != null; type = type.getSuperclass()) {
+    return field(of.getClass(), name).get(of);
+  }
+
+  /**
+   * The field of this name, of this class or the nearest one above that has such a field.
+   *
+   * @throws NoSuchFieldException where there is none
+   */
+  static Field field(Class<?> of, String name) throws ReflectiveOperationException {
+    for (Class<?> type = of; type != null; type = type.getSuperclass()) {
       for (Field field : type.getDeclaredFields()) {
         if (field.getName().equals(name)) {
           field.setAccessible(true);
-          return field.get(of);
+          return field;
         }
       }
     }
-    throw new NoSuchFieldException(of.getClass().getName() + "." + name);
+    throw new NoSuchFieldException(of.getName() + "." + name);
   }
 }

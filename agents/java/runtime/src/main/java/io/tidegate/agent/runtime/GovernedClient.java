@@ -41,6 +41,12 @@ interface GovernedClient {
   Map<TopicPartition, Long> committed(Set<TopicPartition> partitions, Duration timeout);
 
   /**
+   * An answer to an earlier question for committed offsets, the client's own or the application's,
+   * is not to be taken for one to the next: the group may have been reset since.
+   */
+  void forgetAnswers();
+
+  /**
    * These are about to be sought: what a framework keeps of them beside the client is out of date.
    *
    * @throws IllegalStateException where it is built otherwise than it has been so far

@@ -30,6 +30,11 @@ final class KafkaClient implements GovernedClient {
   private final boolean isNewer;
   private final boolean hasResetRule;
   private final Method requestReset;
+
+  /** Of the classic protocol: the coordinator, and its field of the question that is kept. */
+  private final Object coordinator;
+
+  private final Field keptQuestion;
   private boolean isSeeking;
   private volatile boolean isAssignedByUser;
 
@@ -40,6 +45,9 @@ final class KafkaClient implements GovernedClient {
     this.isNewer = consumer.getClass().getSimpleName().equals(NEWER);
     this.hasResetRule = !autoOffsetReset.equals("none");
     this.requestReset = requestReset();
+    this.coordinator = isNewer ? null : Fields.value(consumer, "coordinator");
+    this.keptQuestion =
+        isNewer ? null : Fields.field(coordinator.getClass(), "pendingCommittedOffsetRequest");
   }
 
   /**
@@ -137,6 +145,22 @@ final class KafkaClient implements GovernedClient {
         (partition, committed) ->
             found.put(partition, committed == null ? null : committed.offset()));
     return found;
+  }
+
+  /**
+   * The classic protocol's client keeps a question that was given up, and its answer, for the next
+   * one about the same partitions, for as long as the group's generation lasts.
+   */
+  @Override
+  public void forgetAnswers() {
+    if (isNewer) {
+      return;
+    }
+    try {
+      keptQuestion.set(coordinator, null);
+    } catch (IllegalAccessException impossible) {
+      throw new IllegalStateException(impossible);
+    }
   }
 
   @Override

@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertSame;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.tidegate.agent.bridge.CommitCall;
@@ -30,6 +31,7 @@ import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.GroupAuthorizationException;
 import org.apache.kafka.common.errors.InterruptException;
+import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.errors.WakeupException;
 import org.junit.jupiter.api.Test;
 
@@ -252,6 +254,26 @@ class ConsumerMemberTest {
     turns(member, 700);
 
     assertEquals(List.of(GATE_0), link.acks.stream().map(ScriptedLink.Acked::partition).toList());
+  }
+
+  @Test
+  void anAnswerThatTheClientHasKeptFromBeforeTheResetIsNotWhereItGoesOn() {
+    assign(member, ORDERS_0);
+    turns(member, 100);
+    client.committed.put(ORDERS_0, 10L);
+    link.hold(GATE_0);
+    turns(member, 200);
+    client.answersAfter = TimeUnit.MILLISECONDS.toNanos(5);
+    // The client's own question, where to begin, or the application's, that did not wait for it.
+    assertThrows(
+        TimeoutException.class, () -> client.committed(Set.of(ORDERS_0), Duration.ofMillis(1)));
+    client.now += TimeUnit.SECONDS.toNanos(1);
+
+    client.committed.put(ORDERS_0, 3L);
+    link.release(GATE_0);
+    turns(member, 200);
+
+    assertEquals(List.of("seek orders-0 to 3"), seeks());
   }
 
   @Test

@@ -31,6 +31,17 @@ final class ScriptedClient implements GovernedClient {
   /** What the next question for committed offsets throws. */
   RuntimeException trouble;
 
+  /** How long (nanoseconds) the broker takes to tell committed offsets. */
+  long answersAfter;
+
+  /**
+   * Whether an answer for which nobody waits any more is kept for the next question about the same
+   * partitions, as the classic protocol's client keeps it; the newer one's drops it.
+   */
+  boolean keepsAnswers = true;
+
+  private Pending pending;
+
   Optional<String> member = Optional.of("member-1");
   boolean hasResetRule = true;
   boolean isOfAnotherBuild;
@@ -80,9 +91,35 @@ final class ScriptedClient implements GovernedClient {
       now += timeout.toNanos();
       throw new TimeoutException("a transaction is open");
     }
-    Map<TopicPartition, Long> found = new LinkedHashMap<>();
-    partitions.forEach(each -> found.put(each, committed.get(each)));
+    boolean isLate = pending != null && !keepsAnswers && pending.answeredAt < now;
+    if (pending == null || isLate || !pending.answer.keySet().equals(partitions)) {
+      pending = new Pending(partitions);
+    }
+    if (pending.answeredAt > now + timeout.toNanos()) {
+      now += timeout.toNanos();
+      throw new TimeoutException("no answer yet");
+    }
+    now = Math.max(now, pending.answeredAt);
+    Map<TopicPartition, Long> found = pending.answer;
+    pending = null;
     return found;
+  }
+
+  @Override
+  public void forgetAnswers() {
+    if (keepsAnswers) {
+      pending = null;
+    }
+  }
+
+  /** A question that was sent, and what the broker says to it. */
+  private final class Pending {
+    private final Map<TopicPartition, Long> answer = new LinkedHashMap<>();
+    private final long answeredAt = now + answersAfter;
+
+    private Pending(Set<TopicPartition> partitions) {
+      partitions.forEach(each -> answer.put(each, committed.get(each)));
+    }
   }
 
   @Override
