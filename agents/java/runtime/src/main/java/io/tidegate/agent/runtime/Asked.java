@@ -27,6 +27,11 @@ final class Asked {
   /** How long one partition's answer is waited for. */
   private static final long EACH = TimeUnit.MILLISECONDS.toNanos(300);
 
+  /** How often at least: where turns are far apart, that time is over before an answer was seen. */
+  private static final int TRIES_TOGETHER = 3;
+
+  private static final int TRIES_EACH = 3;
+
   /** From then on it is asked less often, for each attempt holds up the application's poll. */
   private static final long LONG = TimeUnit.SECONDS.toNanos(3);
 
@@ -35,18 +40,40 @@ final class Asked {
   /** After so long it is given up, and asked for again as the core sees fit. */
   private static final long MOST = TimeUnit.SECONDS.toNanos(10);
 
+  /** An application that is away for longer than a slice of its poll has records to work on. */
+  private static final long AWAY = TimeUnit.MILLISECONDS.toNanos(2 * Gatekeeper.BUSY_MS);
+
+  /** By what share of the time for which it was away such an application can be held up. */
+  private static final int SHARE = 8;
+
+  /** The same where it is away for shorter, and is held up for longer. */
+  private static final int LARGEST_SHARE = 4;
+
+  private static final long LONGEST_WAIT = TimeUnit.MILLISECONDS.toNanos(400);
+
   private final Effect.Committed effect;
   private final Map<Partition, Long> answers = new HashMap<>();
   private final Deque<TopicPartition> open = new ArrayDeque<>();
   private final long since;
-  private long eachSince;
+  private boolean isTogether = true;
+
+  /** How often those are asked for that are asked for now, and since when. */
+  private int tries;
+
+  private long theseSince;
+
+  /** Until when the last answer was waited for, and how long (nanoseconds) the next one is. */
+  private long askedUntil;
+
+  private long wait = Gatekeeper.TURN;
   private long nextAt;
-  private boolean isAsked;
+  private boolean isGettingOn;
 
   Asked(Effect.Committed effect, long now) {
     this.effect = effect;
     this.since = now;
-    this.eachSince = now;
+    this.theseSince = now;
+    this.askedUntil = now;
     this.nextAt = now;
     effect.partitions().forEach(each -> open.add(ConsumerGate.topicPartition(each)));
   }
@@ -64,36 +91,75 @@ final class Asked {
     return nextAt;
   }
 
+  /** Whether the last attempt brought an answer, so that the next one may, too. */
+  boolean isGettingOn() {
+    return isGettingOn;
+  }
+
   /**
-   * Ask, and wait for the answer until then.
+   * Ask, and wait for the answer until then, or longer where the application has time.
    *
    * @return whether there is nothing more to be had
    */
   boolean isAnswered(GovernedClient client, long now, long until) {
-    if (!isAsked) {
+    if (isTogether && tries == 0) {
       client.forgetAnswers();
-      isAsked = true;
     }
-    boolean isTogether = now - since < TOGETHER;
+    if (isTogether && tries >= TRIES_TOGETHER && now - since >= TOGETHER) {
+      isTogether = false;
+      begin(now);
+    }
     Set<TopicPartition> these =
         isTogether ? new HashSet<>(open) : Collections.singleton(open.peekFirst());
+    boolean wasAway = now - askedUntil > AWAY;
+    if (wasAway) {
+      wait = Math.max(wait, Math.min(LONGEST_WAIT, (now - askedUntil) / SHARE));
+    }
+    long timeout = Math.max(TimeUnit.MILLISECONDS.toNanos(1), until - now);
+    if (wait > Gatekeeper.TURN && (wasAway || !isTogether)) {
+      timeout = Math.max(timeout, wait);
+    }
+    tries++;
+    askedUntil = now + timeout;
     try {
-      Duration timeout = Duration.ofNanos(Math.max(TimeUnit.MILLISECONDS.toNanos(1), until - now));
       client
-          .committed(these, timeout)
+          .committed(these, Duration.ofNanos(timeout))
           .forEach(
               (partition, offset) ->
                   answers.put(
                       ConsumerGate.partition(partition), offset == null ? Offsets.NONE : offset));
+      isGettingOn = true;
       open.removeAll(these);
-      eachSince = now;
+      begin(now);
     } catch (RetriableException notYet) {
-      if (!isTogether && now - eachSince > EACH) {
-        open.removeAll(these);
-        eachSince = now;
-      }
-      nextAt = now - since < LONG ? now : now + PATIENT;
+      isGettingOn = false;
+      unanswered(these, now, wasAway);
     }
     return open.isEmpty() || now - since > MOST;
+  }
+
+  /** Those that are asked for from now on have not been asked for yet. */
+  private void begin(long now) {
+    tries = 0;
+    theseSince = now;
+  }
+
+  /**
+   * The answer takes longer than was waited for. One that comes while the application is at work,
+   * or in a slice of its poll, may be lost: the newer protocol's client keeps none. So the next one
+   * is waited for longer, or each might be lost.
+   */
+  private void unanswered(Set<TopicPartition> these, long now, boolean wasAway) {
+    nextAt = now - since < LONG ? now : now + PATIENT;
+    if (wasAway) {
+      nextAt = Math.max(nextAt, askedUntil + (LARGEST_SHARE - 1) * (askedUntil - now));
+    }
+    if (wasAway || !isTogether) {
+      wait = Math.min(LONGEST_WAIT, 2 * wait);
+    }
+    if (!isTogether && tries >= TRIES_EACH && askedUntil - theseSince >= EACH) {
+      open.removeAll(these);
+      begin(now);
+    }
   }
 }

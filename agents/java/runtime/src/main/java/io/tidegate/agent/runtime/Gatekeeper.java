@@ -198,7 +198,11 @@ final class Gatekeeper implements Effect.Driver {
       return;
     }
     try {
-      if (question.isAnswered(client, now, turnEnds)) {
+      boolean isAnswered = question.isAnswered(client, now, turnEnds);
+      while (!isAnswered && question.isGettingOn() && clock.getAsLong() < turnEnds) {
+        isAnswered = question.isAnswered(client, clock.getAsLong(), turnEnds);
+      }
+      if (isAnswered) {
         gate.done(question.effect(), question.answers());
       } else {
         asked.add(question);

@@ -34,12 +34,15 @@ import org.apache.kafka.common.errors.InterruptException;
 import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.errors.WakeupException;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** A member with a client that does as it is told, and a control topic that a test writes. */
 class ConsumerMemberTest {
   private static final TopicPartition ORDERS_0 = new TopicPartition("orders", 0);
   private static final TopicPartition ORDERS_1 = new TopicPartition("orders", 1);
   private static final Partition GATE_0 = new Partition("orders", 0);
+  private static final Partition GATE_1 = new Partition("orders", 1);
 
   private final ScriptedLink link = new ScriptedLink();
   private final ScriptedClient client = new ScriptedClient();
@@ -254,6 +257,42 @@ class ConsumerMemberTest {
     turns(member, 700);
 
     assertEquals(List.of(GATE_0), link.acks.stream().map(ScriptedLink.Acked::partition).toList());
+  }
+
+  /** Of 100 ms, to an application that works for a second on each batch of other partitions. */
+  @ParameterizedTest
+  @ValueSource(booleans = {true, false})
+  void aCoordinatorFarAwayClosesAndOpensGatesWithinAFewPolls(boolean keepsAnswers) {
+    assign(member, ORDERS_0, ORDERS_1);
+    turns(member, 100);
+    deliver(member, ORDERS_0, 7);
+    deliver(member, ORDERS_1, 8);
+    client.committed.putAll(Map.of(ORDERS_0, 8L, ORDERS_1, 9L));
+    client.keepsAnswers = keepsAnswers;
+    client.answersAfter = TimeUnit.MILLISECONDS.toNanos(100);
+    link.acks.clear();
+
+    link.hold(GATE_0);
+    link.hold(GATE_1);
+    works(10);
+    assertEquals(
+        List.of(8L, 9L), link.acks.stream().map(ScriptedLink.Acked::offset).sorted().toList());
+    client.committed.putAll(Map.of(ORDERS_0, 3L, ORDERS_1, 4L));
+    link.release(GATE_0);
+    link.release(GATE_1);
+    works(10);
+
+    assertEquals(List.of(), List.copyOf(gate.withheld()));
+    assertTrue(seeks().containsAll(List.of("seek orders-0 to 3", "seek orders-1 to 4")));
+  }
+
+  /** Polls so often, and works for a second after each. */
+  private void works(int polls) {
+    for (int i = 0; i < polls; i++) {
+      member.pollBegins(Duration.ZERO);
+      client.now += TimeUnit.SECONDS.toNanos(1);
+    }
+    member.pollBegins(Duration.ZERO);
   }
 
   @Test
