@@ -30,7 +30,12 @@ abstract class AgentLog {
   static AgentLog of(Settings settings) {
     return settings.logLevel().isPresent()
         ? to(System.err, settings.logLevel().get())
-        : new OfTheApplication();
+        : to(LoggerFactory.getLogger(NAME));
+  }
+
+  /** To a logger of the application's. */
+  static AgentLog to(Logger logger) {
+    return new OfTheApplication(logger);
   }
 
   /** Lines of this level and above, in a stream. */
@@ -71,10 +76,24 @@ abstract class AgentLog {
   }
 
   private static final class OfTheApplication extends AgentLog {
-    private final Logger logger = LoggerFactory.getLogger(NAME);
+    private final Logger logger;
+
+    private OfTheApplication(Logger logger) {
+      this.logger = logger;
+    }
 
     @Override
     void log(Level level, String message) {
+      try {
+        write(level, message);
+      } catch (RuntimeException | LinkageError failed) {
+        // As of an appender that an application has set to throw. Whoever logs here has to go on:
+        // a partition half closed, or the thread that reads the control topic.
+        return;
+      }
+    }
+
+    private void write(Level level, String message) {
       switch (level) {
         case DEBUG:
           logger.debug(message);

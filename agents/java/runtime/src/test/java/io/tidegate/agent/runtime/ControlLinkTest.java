@@ -11,6 +11,7 @@ import io.tidegate.agent.core.Gate;
 import io.tidegate.agent.core.Known;
 import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
+import java.lang.reflect.Proxy;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.List;
@@ -23,6 +24,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
+import org.slf4j.Logger;
 
 /** A link on a control topic in memory: read from its start again, lost, or another one. */
 class ControlLinkTest {
@@ -124,6 +126,30 @@ class ControlLinkTest {
 
     until(told::get, "it is told");
     assertEquals(epoch, link.known().gate(GATE).map(Gate::epoch).orElse(-1L));
+  }
+
+  /** As one does whose disk is full, and that an application has set to tell. */
+  @Test
+  void aLogThatFailsEndsNoThread() throws InterruptedException {
+    Logger failing =
+        (Logger)
+            Proxy.newProxyInstance(
+                getClass().getClassLoader(),
+                new Class<?>[] {Logger.class},
+                (proxy, method, arguments) -> {
+                  throw new IllegalStateException("the disk is full");
+                });
+    ControlLink its =
+        new ControlLink(
+            topic, null, ControlLog.NAME, ControlLog.ACKS, AgentLog.to(failing), topic);
+    topic.fail(new IllegalStateException("the topic cannot be read"));
+    long ticket = its.ask(List.of());
+
+    until(() -> its.known().answered() >= ticket, "the topic is read all the same");
+    its.close();
+    for (Thread thread : its.threads()) {
+      thread.join(10_000);
+    }
   }
 
   @Test
