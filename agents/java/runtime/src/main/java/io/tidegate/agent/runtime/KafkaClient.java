@@ -13,6 +13,7 @@ import java.util.OptionalLong;
 import java.util.Set;
 import org.apache.kafka.clients.consumer.Consumer;
 import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.consumer.internals.SubscriptionState;
 import org.apache.kafka.common.TopicPartition;
@@ -38,14 +39,17 @@ final class KafkaClient implements GovernedClient {
   private boolean isSeeking;
   private volatile boolean isAssignedByUser;
 
-  private KafkaClient(Consumer<?, ?> consumer, String autoOffsetReset)
+  /**
+   * @param type the class of Kafka's that has the fields; the consumer's may be derived from it
+   */
+  private KafkaClient(Consumer<?, ?> consumer, Class<?> type, String autoOffsetReset)
       throws ReflectiveOperationException {
     this.consumer = consumer;
-    this.subscriptions = (SubscriptionState) Fields.value(consumer, "subscriptions");
-    this.isNewer = consumer.getClass().getSimpleName().equals(NEWER);
+    this.subscriptions = (SubscriptionState) Fields.field(type, "subscriptions").get(consumer);
+    this.isNewer = type.getSimpleName().equals(NEWER);
     this.hasResetRule = !autoOffsetReset.equals("none");
     this.requestReset = requestReset();
-    this.coordinator = isNewer ? null : Fields.value(consumer, "coordinator");
+    this.coordinator = isNewer ? null : Fields.field(type, "coordinator").get(consumer);
     this.keptQuestion =
         isNewer ? null : Fields.field(coordinator.getClass(), "pendingCommittedOffsetRequest");
   }
@@ -58,19 +62,15 @@ final class KafkaClient implements GovernedClient {
   static KafkaClient of(Object kafkaConsumer, String autoOffsetReset)
       throws ReflectiveOperationException {
     Consumer<?, ?> consumer = (Consumer<?, ?>) kafkaConsumer;
-    for (Class<?> type = consumer.getClass(); type != null; type = type.getSuperclass()) {
-      for (Field field : type.getDeclaredFields()) {
-        if (field.getName().equals("delegate")
-            && Consumer.class.isAssignableFrom(field.getType())) {
-          field.setAccessible(true);
-          return new KafkaClient((Consumer<?, ?>) field.get(consumer), autoOffsetReset);
-        }
-      }
-      if (type.getSimpleName().equals("KafkaConsumer")) {
-        break;
+    // Not the application's class, which may be derived from it, and have fields of any name.
+    for (Field field : KafkaConsumer.class.getDeclaredFields()) {
+      if (field.getName().equals("delegate") && Consumer.class.isAssignableFrom(field.getType())) {
+        field.setAccessible(true);
+        Consumer<?, ?> delegate = (Consumer<?, ?>) field.get(consumer);
+        return new KafkaClient(delegate, delegate.getClass(), autoOffsetReset);
       }
     }
-    return new KafkaClient(consumer, autoOffsetReset);
+    return new KafkaClient(consumer, KafkaConsumer.class, autoOffsetReset);
   }
 
   /** Whether it is of the protocol {@code consumer}; otherwise of the classic one. */
