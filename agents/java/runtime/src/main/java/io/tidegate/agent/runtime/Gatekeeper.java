@@ -41,6 +41,12 @@ final class Gatekeeper implements Effect.Driver {
   /** After so long without the client's word a commit is taken for failed. */
   private static final long COMMIT = TimeUnit.SECONDS.toNanos(10);
 
+  /**
+   * In so many polls it has told: the one after the commit ends before there is an answer where it
+   * has records, and in the next one the client tells what has come since.
+   */
+  private static final int COMMIT_POLLS = 2;
+
   private static final long NEVER = Long.MAX_VALUE;
 
   private final ConsumerGate gate;
@@ -51,7 +57,7 @@ final class Gatekeeper implements Effect.Driver {
   private final BooleanSupplier isBroken;
 
   private final List<Asked> asked = new ArrayList<>();
-  private final Map<Effect.Commit, Long> committing = new HashMap<>();
+  private final Map<Effect.Commit, Committing> committing = new HashMap<>();
   private final Deque<Effect.Commit> committed = new ArrayDeque<>();
   private final Deque<Effect.Commit> notCommitted = new ArrayDeque<>();
   private final Queue<Runnable> acked = new ConcurrentLinkedQueue<>();
@@ -61,6 +67,20 @@ final class Gatekeeper implements Effect.Driver {
   private boolean isStopped;
   private boolean hasComplained;
   private volatile boolean hasNews = true;
+
+  /** A commit of which the client has not told yet what became of it. */
+  private static final class Committing {
+    private final long until;
+    private int polls;
+
+    Committing(long until) {
+      this.until = until;
+    }
+
+    boolean isOverdue(long now) {
+      return now >= until && polls > COMMIT_POLLS;
+    }
+  }
 
   /**
    * @param isBroken whether something that an ack promises cannot be kept any more
@@ -166,8 +186,9 @@ final class Gatekeeper implements Effect.Driver {
     }
     long now = clock.getAsLong();
     committing.forEach(
-        (effect, until) -> {
-          if (now >= until) {
+        (effect, sent) -> {
+          sent.polls++;
+          if (sent.isOverdue(now)) {
             notCommitted.add(effect);
           }
         });
@@ -262,7 +283,7 @@ final class Gatekeeper implements Effect.Driver {
       gate.done(effect);
       return;
     }
-    committing.put(effect, clock.getAsLong() + COMMIT);
+    committing.put(effect, new Committing(clock.getAsLong() + COMMIT));
     try {
       client.commit(offsets, isDone -> (isDone ? committed : notCommitted).add(effect));
     } catch (RuntimeException failed) {

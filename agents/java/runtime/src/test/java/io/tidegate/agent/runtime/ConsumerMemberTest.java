@@ -217,6 +217,26 @@ class ConsumerMemberTest {
   }
 
   @Test
+  void whereTheApplicationWorksForLongTheClientsWordOfThatCommitIsWaitedFor() {
+    ConsumerMember its =
+        member(CoreSettings.of(ScriptedLink.GROUP).clientCommits(true).clientStores(true).build());
+    assign(its, ORDERS_0, ORDERS_1);
+    turns(its, 100);
+    deliver(its, ORDERS_0, 7);
+    client.tellsOfCommitsLater = true;
+
+    link.hold(GATE_0);
+    for (int i = 0; i < 10; i++) {
+      its.pollBegins(Duration.ZERO);
+      client.polled();
+      client.now += TimeUnit.SECONDS.toNanos(15);
+    }
+
+    assertEquals(8, link.acks.get(link.acks.size() - 1).offset());
+    assertEquals(1, client.done.stream().filter(each -> each.startsWith("commit")).count());
+  }
+
+  @Test
   void aWakeUpThatTheAgentTookIsHandedBack() {
     assign(member, ORDERS_0);
     turns(member, 100);

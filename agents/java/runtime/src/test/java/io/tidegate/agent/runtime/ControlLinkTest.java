@@ -140,8 +140,7 @@ class ControlLinkTest {
                   throw new IllegalStateException("the disk is full");
                 });
     ControlLink its =
-        new ControlLink(
-            topic, null, ControlLog.NAME, ControlLog.ACKS, AgentLog.to(failing), topic);
+        new ControlLink(topic, null, ControlLog.NAME, ControlLog.ACKS, AgentLog.to(failing), topic);
     topic.fail(new IllegalStateException("the topic cannot be read"));
     long ticket = its.ask(List.of());
 

@@ -40,6 +40,10 @@ final class ScriptedClient implements GovernedClient {
    */
   boolean keepsAnswers = true;
 
+  /** Whether it tells of a commit in a later poll: the next one ends before there is an answer. */
+  boolean tellsOfCommitsLater;
+
+  private final List<Runnable> untold = new ArrayList<>();
   private Pending pending;
 
   Optional<String> member = Optional.of("member-1");
@@ -145,7 +149,18 @@ final class ScriptedClient implements GovernedClient {
   public void commit(Map<TopicPartition, Long> offsets, Consumer<Boolean> whenDone) {
     done.add("commit " + offsets);
     committed.putAll(offsets);
-    whenDone.accept(true);
+    if (tellsOfCommitsLater) {
+      untold.add(() -> untold.add(() -> whenDone.accept(true)));
+    } else {
+      whenDone.accept(true);
+    }
+  }
+
+  /** The application has polled, and got records. */
+  void polled() {
+    List<Runnable> due = new ArrayList<>(untold);
+    untold.clear();
+    due.forEach(Runnable::run);
   }
 
   @Override
