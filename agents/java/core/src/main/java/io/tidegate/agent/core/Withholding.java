@@ -157,9 +157,12 @@ public final class Withholding {
     return owned.isBeyond(partition, offset);
   }
 
-  /** Whether this record is not to be delivered for its limit, the gate being open otherwise. */
+  /**
+   * Whether this record is not to be delivered for its limit, the gate being open otherwise. Also
+   * of a partition that was taken away while the client was about to return records of it.
+   */
   public boolean isBeyondLimit(Partition partition, long offset) {
-    return owned.states.containsKey(partition) && owned.isBeyond(partition, offset);
+    return owned.isBeyond(partition, offset);
   }
 
   /**

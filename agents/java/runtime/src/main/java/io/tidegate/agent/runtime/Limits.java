@@ -46,7 +46,7 @@ final class Limits {
       int count = gate.belowLimit(each, offsets);
       if (count < batch.size()) {
         // Before anything is taken out: where it cannot be moved, nothing may be lost.
-        client.seek(each, offsets.get(count));
+        moveBack(each, offsets.get(count));
         cut.put(each, offsets.get(count));
       }
       if (count > 0) {
@@ -54,6 +54,17 @@ final class Limits {
       }
     }
     return cut.isEmpty() ? records : made(records, kept, cut);
+  }
+
+  private void moveBack(TopicPartition partition, long offset) {
+    try {
+      client.seek(partition, offset);
+    } catch (IllegalStateException notMoved) {
+      if (client.assigned().contains(partition)) {
+        throw notMoved;
+      }
+      // It was taken away meanwhile: whoever has it now begins at the committed offset.
+    }
   }
 
   /** From 4.0 on they also have the offsets that follow each partition's. */

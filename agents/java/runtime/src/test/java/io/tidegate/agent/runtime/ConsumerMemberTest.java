@@ -401,6 +401,22 @@ class ConsumerMemberTest {
     assertEquals(new ScriptedLink.Acked("member-1", GATE_0, epoch, 8), link.acks.get(0));
   }
 
+  /** By the thread of the newer protocol's client, which does not wait for a poll to end. */
+  @Test
+  void recordsFromTheLimitOnOfAPartitionThatWasJustTakenAwayAreWithheld() {
+    assign(member, ORDERS_0, ORDERS_1);
+    turns(member, 100);
+    link.limit(GATE_0, 8);
+    PollCall call = member.pollBegins(Duration.ofSeconds(1));
+    call.slice();
+    assign(member, ORDERS_1);
+
+    ConsumerRecords<?, ?> given =
+        (ConsumerRecords<?, ?>) call.returned(ScriptedClient.records(ORDERS_0, 6, 7, 8, 9));
+
+    assertEquals(2, given.count());
+  }
+
   @Test
   void whereTheApplicationSoughtItStays() {
     assign(member, ORDERS_0);

@@ -136,6 +136,9 @@ final class ScriptedClient implements GovernedClient {
 
   @Override
   public void seek(TopicPartition partition, long offset) {
+    if (!assigned.contains(partition)) {
+      throw new IllegalStateException("No current assignment for partition " + partition);
+    }
     done.add("seek " + partition + " to " + offset);
     positions.put(partition, offset);
   }
