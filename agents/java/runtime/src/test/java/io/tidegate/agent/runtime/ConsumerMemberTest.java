@@ -306,6 +306,24 @@ class ConsumerMemberTest {
     assertTrue(seeks().containsAll(List.of("seek orders-0 to 3", "seek orders-1 to 4")));
   }
 
+  /** Turns of 40 ms, 10 ms apart: the client drops an answer that comes in between. */
+  @Test
+  void anAnswerThatAlwaysComesBetweenTwoTurnsIsWaitedForInTheEnd() {
+    assign(member, ORDERS_0);
+    turns(member, 100);
+    client.committed.put(ORDERS_0, 8L);
+    client.keepsAnswers = false;
+    client.answersAfter = TimeUnit.MILLISECONDS.toNanos(45);
+    link.acks.clear();
+    link.hold(GATE_0);
+    turns(member, 1000);
+    assertEquals(List.of(8L), link.acks.stream().map(ScriptedLink.Acked::offset).toList());
+    link.release(GATE_0);
+    turns(member, 1000);
+
+    assertEquals(List.of(), List.copyOf(gate.withheld()));
+  }
+
   /** Polls so often, and works for a second after each. */
   private void works(int polls) {
     for (int i = 0; i < polls; i++) {
