@@ -57,22 +57,23 @@ abstract class AgentLog {
     };
   }
 
+  /** One line. */
   abstract void log(Level level, String message);
 
   void debug(String message) {
-    log(Level.DEBUG, message);
+    log(Level.DEBUG, Quoted.inOneLine(message));
   }
 
   void info(String message) {
-    log(Level.INFO, message);
+    log(Level.INFO, Quoted.inOneLine(message));
   }
 
   void warning(String message) {
-    log(Level.WARNING, message);
+    log(Level.WARNING, Quoted.inOneLine(message));
   }
 
   void error(String message) {
-    log(Level.ERROR, message);
+    log(Level.ERROR, Quoted.inOneLine(message));
   }
 
   private static final class OfTheApplication extends AgentLog {

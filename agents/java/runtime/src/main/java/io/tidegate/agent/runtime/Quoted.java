@@ -12,11 +12,25 @@ final class Quoted {
 
   /** The same without quotes. */
   static String plain(String text) {
-    StringBuilder shown = new StringBuilder();
-    for (int i = 0; i < text.length() && i < MOST; i++) {
-      char c = text.charAt(i);
-      shown.append(Character.isISOControl(c) ? ' ' : c);
+    String shown = inOneLine(text.substring(0, Math.min(MOST, text.length())));
+    return text.length() > MOST ? shown + "…" : shown;
+  }
+
+  /** Without what would begin another line, or is a command to a terminal. */
+  static String inOneLine(String text) {
+    StringBuilder shown = new StringBuilder(text);
+    for (int i = 0; i < text.length(); i++) {
+      if (!isShown(text.charAt(i))) {
+        shown.setCharAt(i, ' ');
+      }
     }
-    return text.length() > MOST ? shown.append("…").toString() : shown.toString();
+    return shown.toString();
+  }
+
+  private static boolean isShown(char c) {
+    int type = Character.getType(c);
+    return !Character.isISOControl(c)
+        && type != Character.LINE_SEPARATOR
+        && type != Character.PARAGRAPH_SEPARATOR;
   }
 }
