@@ -138,6 +138,22 @@ final class Asked {
     return open.isEmpty() || now - since > MOST;
   }
 
+  /**
+   * What was asked last is refused. One topic that may not be described is the reason for all, so
+   * that the others are asked for without it.
+   *
+   * @return whether there is nothing more to be had
+   */
+  boolean isRefused(long now) {
+    if (isTogether && open.size() > 1) {
+      isTogether = false;
+    } else {
+      open.removeFirst();
+    }
+    begin(now);
+    return open.isEmpty();
+  }
+
   /** Those that are asked for from now on have not been asked for yet. */
   private void begin(long now) {
     tries = 0;

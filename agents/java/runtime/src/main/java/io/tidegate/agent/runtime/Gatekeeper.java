@@ -237,7 +237,11 @@ final class Gatekeeper implements Effect.Driver {
       asked.add(question);
     } catch (RuntimeException refused) {
       complain(question.effect(), refused);
-      gate.failed(question.effect());
+      if (question.isRefused(now)) {
+        gate.done(question.effect(), question.answers());
+      } else {
+        asked.add(question);
+      }
     }
   }
 

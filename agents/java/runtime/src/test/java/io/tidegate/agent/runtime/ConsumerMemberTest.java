@@ -279,6 +279,22 @@ class ConsumerMemberTest {
     assertEquals(List.of(GATE_0), link.acks.stream().map(ScriptedLink.Acked::partition).toList());
   }
 
+  @Test
+  void oneTopicThatMayNotBeDescribedAnyMoreDoesNotHoldUpTheOthers() {
+    assign(member, ORDERS_0, ORDERS_1);
+    turns(member, 100);
+    link.acks.clear();
+    client.committed.put(ORDERS_0, 4L);
+    client.forbidden.add(ORDERS_1);
+
+    link.hold(GATE_0);
+    link.hold(GATE_1);
+    turns(member, 1000);
+
+    assertEquals(List.of(GATE_0), link.acks.stream().map(ScriptedLink.Acked::partition).toList());
+    assertEquals(2, log.toString(UTF_8).split("cannot carry out", -1).length);
+  }
+
   /** Of 100 ms, to an application that works for a second on each batch of other partitions. */
   @ParameterizedTest
   @ValueSource(booleans = {true, false})

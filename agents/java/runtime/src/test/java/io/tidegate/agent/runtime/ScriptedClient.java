@@ -16,6 +16,7 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.TimeoutException;
+import org.apache.kafka.common.errors.TopicAuthorizationException;
 
 /** A client that does as a test says, on a clock that only the test and its own waiting move. */
 final class ScriptedClient implements GovernedClient {
@@ -27,6 +28,9 @@ final class ScriptedClient implements GovernedClient {
 
   /** Partitions of which the broker does not tell the committed offset: a transaction is open. */
   final Set<TopicPartition> unstable = new HashSet<>();
+
+  /** Partitions of topics that the principal may not describe. */
+  final Set<TopicPartition> forbidden = new HashSet<>();
 
   /** What the next question for committed offsets throws. */
   RuntimeException trouble;
@@ -90,6 +94,9 @@ final class ScriptedClient implements GovernedClient {
       RuntimeException thrown = trouble;
       trouble = null;
       throw thrown;
+    }
+    if (partitions.stream().anyMatch(forbidden::contains)) {
+      throw new TopicAuthorizationException("Not authorized to access topics");
     }
     if (partitions.stream().anyMatch(unstable::contains)) {
       now += timeout.toNanos();
