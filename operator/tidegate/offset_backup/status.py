@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -35,6 +35,9 @@ WAITING_FOR_CONNECTION: Final = "WaitingForConnection"
 ENDING_JOB: Final = "EndingJob"
 INVALID_SPEC: Final = "InvalidSpec"
 DOCUMENT_NOT_OWNED: Final = "DocumentNotOwned"
+
+_OF_BACKUPS: Final = (BACKUP_TAKEN, FIRST_BACKUP, GROUPS_UNREAD)
+"""What is said of the backups, whatever the spec was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +112,7 @@ def waiting(before: Before, spec: OffsetBackupSpec, why: str) -> Told:
     """Nothing can be begun without the connection. What was said of the backups stays, until one is late."""
     since, last = before.since, before.status.last
     says = (WAITING_FOR_CONNECTION, why)
-    verdict = _as_said(before, says)
+    verdict = _as_said(before, says, _OF_BACKUPS)
     if is_late(before.now, spec.schedule, last.due if last is not None else None, since):
         verdict = (ConditionStatus.FALSE, BACKUP_LATE, f"a backup is late: {why}")
     return Told(before.saying(reconciling, verdict, says, since=since))
@@ -119,12 +122,13 @@ def ending(before: Before) -> Told:
     """A job that nobody wants any more takes its time to end."""
     message = "the operator is ending the job of a backup that is no longer wanted; nothing begins before that"
     says = (ENDING_JOB, message)
-    return Told(before.saying(reconciling, _as_said(before, says), says))
+    return Told(before.saying(reconciling, _as_said(before, says, (*_OF_BACKUPS, BACKUP_LATE)), says))
 
 
-def _as_said(before: Before, otherwise: tuple[str, str]) -> tuple[ConditionStatus, str, str]:
+def _as_said(before: Before, otherwise: tuple[str, str], reasons: Collection[str]) -> tuple[ConditionStatus, str, str]:
+    """What BackedUp says, if it is one of these ``reasons``: another one is of a spec that may be no more."""
     said = find_condition(before.status.conditions, BACKED_UP)
-    if said is None:
+    if said is None or said.reason not in reasons:
         return (ConditionStatus.UNKNOWN, *otherwise)
     return said.status, said.reason, said.message
 
@@ -220,13 +224,14 @@ def _happenings(standing: BackupStanding, before: OffsetBackupStatus, now: Offse
     told: list[KubeEvent] = []
     document, made = standing.document, standing.made
     if made is not None and now.last != before.last:
-        key = f"taken/{made.due.isoformat()}"
+        key = f"taken/{made.path}"
         missed = f"; {now.missed} due time(s) before it were missed" if now.missed else ""
         told.append(KubeEvent(EventType.NORMAL, BACKUP_TAKEN, f"{_told(made)}{missed}", key))
         if made.unread:
             told.append(KubeEvent(EventType.WARNING, GROUPS_UNREAD, _unread(made), f"{key}/unread"))
     if document is not None and (now.failures or 0) > (before.failures or 0):
-        # Of those in a row about one due time the first is told.
-        key = f"failed/{document.order.due.isoformat()}"
+        # Of those in a row about one due time the first is told: they begin after the same number.
+        row = document.asked.number - document.failures
+        key = f"failed/{document.order.due.isoformat()}/{row}"
         told.append(KubeEvent(EventType.WARNING, BACKUP_FAILED, _trouble(standing), key))
     return told

@@ -683,6 +683,112 @@ def test_without_its_connection_it_waits_and_says_when_a_backup_is_late(
     assert world.attempts() == ["1", "2"]
 
 
+@pytest.mark.parametrize("before", ["suspended", "not readable", "refused"])
+def test_while_it_waits_nothing_is_said_of_a_spec_that_is_no_more(world: World, before: str) -> None:
+    world.keep(4)
+    world.end_job()
+    world.keep(2)
+    match before:
+        case "suspended":
+            world.spec["suspend"] = True
+        case "not readable":
+            world.spec["schedule"] = "1s"
+        case _:
+            world.open_connection(replace(world.connection, allow=AllowSpec()))
+    world.keep(2)
+    assert world.condition.reason in ("Suspended", "InvalidSpec", "StorageNotAllowed")
+    world.open_connection(replace(world.connection, trouble=("KafkaUnavailable", "no broker answers")))
+    world.spec |= {"suspend": False, "schedule": "2h"}
+
+    world.keep(2)
+
+    assert world.condition.observed_generation == world.body["metadata"]["generation"]
+    assert (world.condition.status.value, world.condition.reason) == ("Unknown", "WaitingForConnection")
+
+
+def test_a_backup_that_is_not_late_by_a_longer_schedule_is_not_said_to_be(world: World) -> None:
+    world.keep(4)
+    world.end_job()
+    world.keep(2)
+    world.open_connection(replace(world.connection, trouble=("KafkaUnavailable", "no broker answers")))
+    world.clock.sleep(2 * 3600 + 60)
+    world.keep()
+    assert world.condition.reason == "BackupLate"
+
+    world.spec["schedule"] = "24h"
+    world.keep()
+
+    assert (world.condition.status.value, world.condition.reason) == ("Unknown", "WaitingForConnection")
+
+
+def test_while_a_job_is_ended_nothing_is_said_of_a_spec_that_is_no_more(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_launch: Launch) -> None:
+        raise RunnerFailure("the API server does not answer")
+
+    world.keep(4)
+    world.spec["schedule"] = "1s"
+    world.keep(2)
+    assert world.condition.reason == "InvalidSpec"
+    monkeypatch.setattr(world.jobs, "stop", fails)
+    world.spec |= {"schedule": "1h", "storage": ELSEWHERE}
+
+    world.keep(2)
+
+    assert (world.condition.status.value, world.condition.reason) == ("Unknown", "EndingJob")
+
+
+@pytest.mark.parametrize("why", ["somebody else's", "of a newer version"])
+def test_prometheus_is_told_of_the_newest_also_while_its_document_can_not_be_used(world: World, why: str) -> None:
+    world.keep(4)
+    world.end_job()
+    world.keep(2)
+    assert world.last.last is not None
+    [key] = world.documents
+    if why == "somebody else's":
+        world.kube.config_map_owners[key] = "another"
+    else:
+        world.documents[key]["version"] = "2"
+    world.restart()
+
+    world.keep(2)
+
+    assert world.condition.reason in ("DocumentNotOwned", "WrittenByNewerVersion")
+    taken_at = world.last.last.taken_at.timestamp()
+    assert world.sample("tidegate_backup_timestamp_seconds", resource_namespace="ns", backup="p") == taken_at
+    assert world.sample("tidegate_backup_schedule_seconds", resource_namespace="ns", backup="p") == 3600
+
+    world.spec["suspend"] = True
+    world.restart()
+    world.keep(2)
+    assert world.sample("tidegate_backup_timestamp_seconds", resource_namespace="ns", backup="p") is None
+
+
+def test_what_came_of_backups_in_another_place_is_told_also_of_the_same_due_time(world: World) -> None:
+    world.keep(4)
+    world.end_job("no such claim")
+    world.keep(2)
+    world.clock.sleep(120)
+    world.keep(2)
+    world.end_job()
+    world.keep(2)
+    assert world.events == ["BackupFailed", "BackupTaken"]
+
+    world.spec["storage"] = ELSEWHERE
+    world.keep(3)
+    world.end_job("access denied")
+    world.keep(2)
+    assert "access denied" in world.kube.happenings_of("p")[-1].message
+    world.clock.sleep(120)
+    world.keep(2)
+    world.end_job(unread=1)
+    world.keep(2)
+
+    assert world.document.order.due == at(12)
+    assert world.events[2:] == ["BackupFailed", "BackupTaken", "GroupsUnread"]
+
+
 def test_a_spec_that_can_not_be_read_is_refused(world: World) -> None:
     world.spec |= {"schedule": "1s"}
     world.keep(2)
