@@ -114,8 +114,9 @@ class ConnectionWatch:
             self._ages.note(gates)
 
     def go_on_from(self, earlier: ConnectionWatch) -> None:
-        """The one of this connection before it was opened anew."""
+        """The one of this connection before it was opened anew: topics are no younger for that."""
         self._ages.go_on_from(earlier._ages)
+        self.sizes, self.sightings = earlier.sizes, earlier.sightings
 
     def untold(self, guard: Guard) -> Mapping[TopicPartition, PartitionSeen | None]:
         """What agents were not told of the guard's new partitions."""
@@ -256,9 +257,8 @@ class ConnectionWatch:
         except FrozenMeanwhile as frozen:
             _log.debug("%s: starts of new partitions for group %s: %s", self._name, guard.wish.group, frozen)
         except (KafkaFailure, StaleAttempt) as failure:
-            is_early = isinstance(failure, UnknownPartitions)
             _log.log(
-                logging.DEBUG if is_early else logging.WARNING,
+                logging.DEBUG if isinstance(failure, UnknownPartitions) else logging.WARNING,
                 "%s: could not give group %s its starts of new partitions: %s; retrying soon",
                 self._name,
                 guard.wish.group,

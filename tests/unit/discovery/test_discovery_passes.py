@@ -1180,6 +1180,32 @@ def test_an_owner_that_is_being_sent_back_while_its_connection_is_opened_anew_is
     assert world.kafka.committed(GROUP) == {partition: 5}
 
 
+@pytest.mark.parametrize(("age", "initial"), [(timedelta(days=19), 2), (timedelta(minutes=5), 0)])
+def test_a_topic_is_no_younger_after_its_connection_was_opened_anew(
+    world: World, monkeypatch: pytest.MonkeyPatch, age: timedelta, initial: int
+) -> None:
+    """As for new credentials, which says nothing of when clients have heard of the topic."""
+    monkeypatch.setattr(feature, "_COMMITTED_S", 0.0)  # by the loop's clock, which no test moves
+    world.kafka.commit_directly(GROUP, {TopicPartition("orders", 0): 5})
+    with world.operator(topics=None) as operator:
+        operator.settled("orders", 2)
+        world.kafka.create_topic("audit", 2)
+        world.kafka.fill("audit", 9)
+        operator.until(lambda _: "audit" in operator.feature._watches["c"].topics, "the topic is seen")
+        world.clock.sleep(age.total_seconds())
+        opened: Any = OpenedAnew(world.kafka)
+        operator.live = replace(operator.live, kafka=opened)
+        operator.observer.connect("c", "ns/kafka", opened, world.kafka.control)
+        operator.run(operator.keep())
+        operator.until(lambda _: "audit" in operator.feature._watches["c"].topics, "the topic is seen again")
+        world.kafka.commit_directly(GROUP, dict.fromkeys(new(0, 1, topic="audit"), 9))
+        status = operator.settled("audit", 2)
+
+    assert {topic.name: topic.initial for topic in status.topics} == {"orders": 2, "audit": initial}
+    where = 9 if initial else 0
+    assert world.kafka.committed(GROUP, new(0, 1, topic="audit")) == dict.fromkeys(new(0, 1, topic="audit"), where)
+
+
 def test_no_owner_is_sent_back_for_a_policy_that_has_gone_meanwhile(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
