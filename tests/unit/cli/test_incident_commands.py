@@ -171,6 +171,15 @@ def test_a_reset_that_fails_is_no_success(phase: str) -> None:
     assert followed(Story(RESETS, RESET, status(phase)), reset_step)[0] is False
 
 
+def test_a_reset_that_was_just_corrected_is_not_refused_for_what_it_was() -> None:
+    refused = condition("Stalled", "True", "spec.to: name a target", "InvalidSpec")
+    before = status("Pending", refused, observedGeneration=0)
+
+    assert followed(Story(RESETS, RESET, before, status("Succeeded", observedGeneration=1)), reset_step)[0] is True
+    with pytest.raises(CommandFailed, match="is refused for the reason above: resolve the cause and it begins"):
+        followed(Story(RESETS, RESET, before, {**before, "observedGeneration": 1}), reset_step)
+
+
 def test_a_pause_is_done_when_its_newest_generation_is_paused() -> None:
     said = condition("Paused", "True", "all are")
     older = status("Paused", said, observedGeneration=0, paused="1/1")
