@@ -352,6 +352,27 @@ def test_a_connection_is_frozen_at_once_and_stays_open(world: World, *, answers:
     assert thawed_step(world.body).done
 
 
+def test_one_that_is_being_deleted_is_frozen_and_lets_others_do_less_all_the_same(world: World) -> None:
+    """Somebody's finalizer may hold it for days, in which it stays open."""
+    spec = {"bootstrapServers": "127.0.0.1:9092", "allow": {"namespaces": [{"name": "team-a"}]}}
+    world.kube.change(CONNECTIONS, "ns", "kafka", spec=spec)
+    world.look()
+    world.changed.clear()
+    spec = {"bootstrapServers": "127.0.0.1:9092", "freeze": {"reason": "INC-4711"}}
+    world.kube.change(CONNECTIONS, "ns", "kafka", spec=spec)
+    body = {**world.body, "metadata": {**world.body["metadata"], "deletionTimestamp": "2026-11-27T03:12:00Z"}}
+
+    asyncio.run(world.reconciler.reconcile(body))
+
+    live = world.live.get("ns", "kafka")
+    assert live is not None
+    assert (live.frozen, world.live.is_frozen(live)) == ("frozen: INC-4711", True)
+    assert world.live.used_from("team-a", ("ns", "kafka")) is None
+    assert world.changed == [("ns", "kafka")]
+    asyncio.run(world.reconciler.reconcile({**body, "spec": {}}))
+    assert world.live.is_frozen(live), "by what could be read of it last"
+
+
 def test_a_process_that_starts_reads_that_it_is_frozen_before_anything_uses_it(world: World) -> None:
     spec = {"bootstrapServers": "127.0.0.1:9092", "freeze": {"reason": "INC-4711"}}
     world.kube.change(CONNECTIONS, "ns", "kafka", spec=spec)
