@@ -119,10 +119,10 @@ class Guard:
 
     ``existed``: by topic id, how many partitions were there before the policy asked for the topic. ``announced``: new
     ones that were told of, ``busy``: those being taken care of, with the topic's id, ``overtaken``: those that are to
-    be sent back to their start, ``untold``: those of which agents have still to be told when they were made,
-    ``too_old``: those that are older than ``latest.maxAge``. ``unsettled``: whether the last look at its topics has
-    found new ones. ``resetting``: a run of the policy owns the group's offsets. ``has_news``: since its last pass.
-    ``turn``: to send owners back, as one reset of a group would fence another.
+    be sent back to their start, ``counted``: those of them that were counted, ``untold``: those of which agents have
+    still to be told when they were made, ``too_old``: those that are older than ``latest.maxAge``. ``unsettled``:
+    whether the last look at its topics has found new ones. ``resetting``: a run of the policy owns the group's offsets.
+    ``has_news``: since its last pass. ``turn``: to send owners back, as one reset of a group would fence another.
     """
 
     uid: str
@@ -140,6 +140,7 @@ class Guard:
     overtaken: dict[TopicPartition, Start] = field(default_factory=dict)
     untold: set[TopicPartition] = field(default_factory=set)
     too_old: set[TopicPartition] = field(default_factory=set)
+    counted: set[TopicPartition] = field(default_factory=set)
     unsettled: bool = False
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     failures: int = 0
@@ -199,6 +200,7 @@ class Guard:
             self.too_old = {p for p in self.too_old if p.topic not in anew}
             self.untold = {p for p in self.untold if p.topic not in anew}
             self.overtaken = {p: start for p, start in self.overtaken.items() if p.topic not in anew}
+            self.counted &= self.overtaken.keys()
 
     def settle(self, partitions: Collection[TopicPartition]) -> None:
         """These are taken care of."""
@@ -268,11 +270,18 @@ class Guard:
         """Of these, sorted. Of others somebody else takes care."""
         return tuple(sorted(self.overtaken.keys() & set(new)))
 
+    def newly_late(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+        """Of these, which are overtaken, those that were not counted so far."""
+        late = frozenset(partitions) - self.counted
+        self.counted |= late
+        return late
+
     def sent_back(self, partitions: Collection[TopicPartition]) -> None:
         """Overtaken partitions were reset to their start."""
         self.backfilled += len(partitions)
         for partition in partitions:
             self.overtaken.pop(partition, None)
+        self.counted.difference_update(partitions)
         message = f"group {self.wish.group} was sent back to the start of {named(partitions)}"
         self._tell(EventType.NORMAL, BACKFILLED, message, partitions)
 

@@ -516,6 +516,7 @@ def test_an_owner_that_was_too_early_is_sent_back_once_no_reset_is_under_way(wor
         world.kafka.add_partitions("orders", 3)
         world.kafka.append(TopicPartition("orders", 2), [START] * 9)
         operator.until(lambda s: s.began_at_end == 1, "it is noticed")
+        operator.run(eventually(lambda: world.counted("tidegate_new_partitions_total", outcome="Overtaken") == 1))
         during = world.kafka.committed(GROUP, new(2))
         world.resetting = False
         operator.until(lambda s: s.backfilled == 1, "it is sent back")
@@ -526,6 +527,33 @@ def test_an_owner_that_was_too_early_is_sent_back_once_no_reset_is_under_way(wor
     assert "up to 7 record(s)" in world.told[1].message
     for outcome in ("Overtaken", "Backfilled"):
         assert world.counted("tidegate_new_partitions_total", outcome=outcome) == 1
+
+
+def test_one_that_is_being_sent_back_when_its_process_dies_counts_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the one that it is sent back by: an alert compares those that were with those that had to be."""
+    let_go = threading.Event()
+
+    def dies(*_: Any) -> RunResult:
+        let_go.wait(WITHIN_S)
+        raise Unavailable("the process is gone")
+
+    def counted() -> list[float | None]:
+        return [world.counted("tidegate_new_partitions_total", outcome=o) for o in ("Overtaken", "Backfilled")]
+
+    world.kafka.commit_directly(GROUP, {TopicPartition("orders", 2): 7})
+    with monkeypatch.context() as dying, world.operator() as operator:
+        dying.setattr(Backfills, "carry_out", dies)
+        operator.first()
+        world.kafka.add_partitions("orders", 3)
+        world.kafka.append(TopicPartition("orders", 2), [START] * 9)
+        operator.until(lambda s: s.began_at_end == 1, "it is about to be sent back")
+        assert counted() == [0, 0]
+    let_go.set()
+    with world.operator() as operator:
+        operator.until(lambda s: s.backfilled == 1, "it is sent back")
+    assert counted() == [1, 1]
 
 
 def test_owners_that_are_being_sent_back_for_minutes_take_no_thread_from_others(
