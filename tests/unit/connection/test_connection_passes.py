@@ -20,6 +20,7 @@ from tidegate.connection.live import Live, LiveConnections
 from tidegate.connection.observer import Observer
 from tidegate.connection.reconcile import ConnectionReconciler, Parts
 from tidegate.connection.watched import Snapshot
+from tidegate.control.topics import TopicsChecked
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Fenced, KafkaFailure, NotAuthorized, Unavailable
 from tidegate.kafka.rights import Resource, Right
@@ -200,6 +201,36 @@ def test_control_topics_that_somebody_needs_are_made_and_said_to_be_usable(world
     topics = find_condition(read_status(ConnectionStatus, world.body).conditions, CONTROL_TOPICS)
     assert topics is not None
     assert (topics.status, topics.reason) == ("True", "Usable")
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_what_was_said_of_control_topics_goes_with_them(world: World, *, answers: bool) -> None:
+    """Nobody may need the ones that the connection names by now, and so look at them, for long."""
+
+    def said() -> str | None:
+        found = find_condition(read_status(ConnectionStatus, world.body).conditions, CONTROL_TOPICS)
+        return found.message if found is not None else None
+
+    spec = {"bootstrapServers": "127.0.0.1:9092"}
+    world.look()
+    live = world.live.get("ns", "kafka")
+    assert live is not None
+    usable = TopicsChecked(True, "Usable", "topics __tidegate and __tidegate.acks exist and are set up as required")
+    world.live.topics_checked(live, usable)
+    world.look()
+    assert said() == usable.message
+    world.kube.change(CONNECTIONS, "ns", "kafka", spec={**spec, "allow": {"groups": ["a*"]}})
+    world.look()
+    assert said() == usable.message, "they are the same"
+
+    world.kube.change(CONNECTIONS, "ns", "kafka", spec={**spec, "controlTopic": {"name": "other"}})
+    if not answers:
+        world.kafka.fail("groups", Unavailable("nobody answers"))
+        world.kafka.fail("cluster", Unavailable("nobody answers"))
+    world.look()
+    assert said() == (None if answers else usable.message)
+    world.look()
+    assert said() is None
 
 
 def capabilities(world: World) -> CapabilitiesStatus:
