@@ -160,6 +160,14 @@ def with_audit(
     return before.model_copy(update={"conditions": told})
 
 
+def _features_of(seen: Cluster) -> FeaturesStatus:
+    return FeaturesStatus(
+        consumer_protocol=seen.features.consumer_protocol,
+        streams_protocol=seen.features.streams_protocol,
+        native_pause=seen.features.native_pause,
+    )
+
+
 def _without_others_topics(before: ConnectionStatus, generation: int) -> ConnectionStatus:
     said = find_condition(before.conditions, CONTROL_TOPICS)
     if said is None or said.observed_generation == generation:
@@ -198,18 +206,12 @@ def status_of(
         )
         before = before.model_copy(update={"conditions": told})
     if isinstance(seen, Cluster):
-        if topics is None:
-            before = _without_others_topics(before, generation)
-        features = FeaturesStatus(
-            consumer_protocol=seen.features.consumer_protocol,
-            streams_protocol=seen.features.streams_protocol,
-            native_pause=seen.features.native_pause,
-        )
+        before = before if topics is not None else _without_others_topics(before, generation)
         return ConnectionStatus(
             observed_generation=generation,
             cluster_id=seen.cluster_id,
             brokers=len(seen.brokers),
-            features=features,
+            features=_features_of(seen),
             capabilities=(
                 before.capabilities if capabilities is None else capabilities_of(before.capabilities, capabilities)
             ),
