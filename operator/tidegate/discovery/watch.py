@@ -35,7 +35,7 @@ from tidegate.discovery.starts import Outcome, give_starts
 from tidegate.discovery.state import discover, grown, least_interval_s
 from tidegate.discovery.tasks import Tasks
 from tidegate.discovery.trouble import Trouble
-from tidegate.kafka.errors import KafkaFailure, UnknownPartitions
+from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.model import Topic, TopicPartition
 from tidegate.policy.recording import attribution_of
 from tidegate.reset.store import StaleAttempt
@@ -258,13 +258,8 @@ class ConnectionWatch:
         except FrozenMeanwhile as frozen:
             _log.debug("%s: starts of new partitions for group %s: %s", self._name, guard.wish.group, frozen)
         except (KafkaFailure, StaleAttempt) as failure:
-            _log.log(
-                logging.DEBUG if isinstance(failure, UnknownPartitions) else logging.WARNING,
-                "%s: could not give group %s its starts of new partitions: %s; retrying soon",
-                self._name,
-                guard.wish.group,
-                failure,
-            )
+            if guard.failed(self._name, [p for p in new if not self._is_settled(guard, p)], failure):
+                self._stirred(guard)
         finally:
             for partition in new:
                 guard.busy.pop(partition, None)

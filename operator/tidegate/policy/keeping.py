@@ -200,6 +200,8 @@ class Keeping:
                 draft.status = kept.status
                 draft.happenings.extend(kept.happenings)
                 draft.look_in(kept.again_after_s)
+                if kept.trouble is not None:
+                    draft.not_ready_after_all(*kept.trouble)
         if all_well:
             self._is_well(uid_of(body))
         say(found, draft)

@@ -26,7 +26,7 @@ from tidegate.discovery import feature, watch
 from tidegate.discovery.backfill import Backfills
 from tidegate.discovery.feature import DiscoveryFeature, Parts, is_refused
 from tidegate.discovery.remembered import PART, decode
-from tidegate.kafka.errors import Refused, Unavailable
+from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused, Unavailable
 from tidegate.kafka.model import Group, GroupState, GroupType, TopicPartition
 from tidegate.kube.ports import KubeEvent
 from tidegate.policy.feature import PolicyView
@@ -87,6 +87,7 @@ class Operator:
         self.world = world
         self.uid = uid
         self.memory: PolicyMemory | None = None
+        self.trouble = ""
         self.ask(**spec)
         if beside is not None:
             self.live, self.lives, self.feature = beside.live, beside.lives, beside.feature
@@ -131,7 +132,7 @@ class Operator:
             PolicyView(body, spec, world.status, self.live, world.clock.now(), world.resetting, memory)
         )
         await self.memory.write(0)
-        world.status = kept.status
+        world.status, self.trouble = kept.status, kept.trouble[1] if kept.trouble is not None else ""
         world.told += kept.happenings
         status, document = kept.status.discovery, await memory.recall(PART)
         if status is None or document is None:
@@ -465,6 +466,49 @@ def test_a_broker_that_fails_delays_and_loses_nothing(world: World) -> None:
 
     assert world.kafka.committed(GROUP, new(2)) == {TopicPartition("orders", 2): 0}
     assert world.counted("tidegate_discovery_polls_total", connection="ns/kafka", outcome="failed") == 2
+
+
+@pytest.mark.parametrize(
+    ("failure", "times"),
+    [(NotAuthorized("commit offsets: no Write on TransactionalId"), 3), (Unavailable("no coordinator"), 12)],
+    ids=["refused", "unavailable for long"],
+)
+def test_a_start_that_can_not_be_given_is_told_of_until_it_is(world: World, failure: KafkaFailure, times: int) -> None:
+    """Its Event has said that the group begins the partition at its start."""
+    with world.operator() as operator:
+        operator.first()
+        world.kafka.fail("send", *[failure] * times)
+        world.kafka.add_partitions("orders", 3)
+        operator.until(lambda _: operator.trouble != "", "it is said")
+        trouble = operator.trouble
+        operator.settled("orders", 3)
+        operator.run(operator.keep())
+
+    assert (operator.trouble, world.kafka.committed(GROUP)) == ("", {TopicPartition("orders", 2): 0})
+    assert trouble.startswith(f"the start of orders 2 could not be committed for group payments: {failure}. ")
+    assert [h.reason for h in world.told] == ["PartitionsFound", "StartFailed"]
+    assert "begins at its end" in world.told[1].message
+
+
+def test_nothing_is_said_of_a_start_once_its_topic_is_gone(world: World) -> None:
+    world.kafka.create_topic("refunds", 1)
+    with world.operator() as operator:
+        operator.settled("refunds", 1)
+        world.kafka.fail("send", *[NotAuthorized("commit offsets: no Write on TransactionalId")] * 1000)
+        world.kafka.add_partitions("refunds", 2)
+        operator.until(lambda _: operator.trouble != "", "it is said")
+        world.kafka.delete_topic("refunds")
+        operator.until(lambda _: operator.trouble == "", "it is not said any more")
+
+
+def test_a_start_that_a_broker_is_slow_to_take_is_told_of_to_nobody(world: World) -> None:
+    with world.operator() as operator:
+        operator.first()
+        world.kafka.fail("send", *[Unavailable("no coordinator")] * 3)
+        world.kafka.add_partitions("orders", 3)
+        operator.settled("orders", 3)
+
+    assert [h.reason for h in world.told] == ["PartitionsFound"]
 
 
 def test_a_look_that_is_ended_with_the_operator_is_not_counted_as_failed(
