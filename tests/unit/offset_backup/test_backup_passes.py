@@ -419,6 +419,28 @@ def test_suspending_ends_the_job_and_nothing_is_late_meanwhile(world: World, res
     assert world.condition.reason == "FirstBackup"
 
 
+@pytest.mark.parametrize(("more", "missed"), [(0, 0), (2, 1)])
+def test_while_it_is_suspended_no_due_time_is_missed(world: World, more: int, missed: int) -> None:
+    world.keep(4)
+    world.end_job()
+    world.keep(2)
+    world.spec["suspend"] = True
+    world.keep(2)
+    world.clock.sleep(5 * 3600)
+    world.spec["suspend"] = False
+    world.open_connection(replace(world.connection, trouble=("KafkaUnavailable", "no broker answers")))
+    world.keep(2)
+    world.clock.sleep(more * 3600)
+    world.open_connection(replace(world.connection, trouble=None))
+    world.keep(4)
+    world.end_job()
+    world.keep(2)
+
+    assert world.document.order.due == at(17 + more)
+    assert world.last.missed == missed
+    assert ("1 due time(s) before it were missed" in world.kube.happenings_of("p")[-1].message) is bool(missed)
+
+
 @pytest.mark.parametrize("changed", [{"suspend": True}, {"storage": ELSEWHERE}], ids=["suspended", "changed"])
 def test_while_a_job_does_not_end_the_new_spec_is_known_and_nothing_is_begun(
     world: World, changed: dict[str, Any], monkeypatch: pytest.MonkeyPatch
