@@ -283,16 +283,20 @@ class Guard:
         level = logging.DEBUG if is_early else logging.WARNING
         what = "%s: could not give group %s its starts of new partitions: %s; retrying soon"
         _log.log(level, what, where, self.wish.group, failure)
-        left = [p for p in partitions if p not in self.overtaken and p not in self.too_old and self._is_still(p)]
-        must_act = isinstance(failure, NotAuthorized | Refused)  # others mostly pass by themselves
-        if not left or (not must_act and self.failures < _OFTEN):
-            return False
+        if not isinstance(failure, NotAuthorized | Refused) and self.failures < _OFTEN:
+            return False  # it mostly passes by itself
+        late = self.to_be_sent_back(partitions)
+        if late:
+            self.not_sent_back(late, str(failure))
+        left = [p for p in partitions if p not in late and p not in self.too_old and self._is_still(p)]
+        if not left:
+            return bool(late)
         trouble = (
             f"the start of {named(left)} could not be committed for group {self.wish.group}: {failure}. Until it is, a "
             "consumer with auto.offset.reset=latest that is assigned one of them begins at its end. This is retried"
         )
         if trouble == self.trouble:
-            return False
+            return bool(late)
         self.trouble = trouble
         self._tell(EventType.WARNING, START_FAILED, trouble, left)
         return True

@@ -740,6 +740,26 @@ def test_an_owner_that_could_not_be_sent_back_is_told_of_and_sent_back_later(wor
     assert world.counted("tidegate_new_partitions_total", outcome="Overtaken") == 1
 
 
+def test_an_owner_for_which_no_run_can_be_begun_is_told_of_as_well(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first Event has said that it is sent back."""
+
+    def refused(*_: Any) -> RunResult:
+        raise NotAuthorized("join group payments: no Read on Group")
+
+    with monkeypatch.context() as failing, world.operator() as operator:
+        failing.setattr(Backfills, "carry_out", refused)
+        operator.first()
+        world.kafka.commit_directly(GROUP, {TopicPartition("orders", 2): 7})
+        world.kafka.add_partitions("orders", 3)
+        world.kafka.append(TopicPartition("orders", 2), [START] * 9)
+        operator.until(lambda _: len(world.told) > 2, "it is said")
+
+    assert [h.reason for h in world.told][:3] == ["PartitionsFound", "BeganAtEnd", "BackfillFailed"]
+    assert "start of orders 2: join group payments: no Read on Group" in world.told[2].message
+
+
 def seen_by_others(world: World, number: int, age: timedelta) -> None:
     """What another process has written of a partition, and of the broker's time."""
     world.kafka.control.ensure()
