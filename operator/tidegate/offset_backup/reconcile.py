@@ -116,7 +116,7 @@ class BackupReconciler:
             self._parts.backups.gone(namespace_of(body), name_of(body))
             if not await self._withdrawn(body, before):
                 return _Outcome(ending(before), _ACTIVE_S)
-            return _Outcome(suspended(before), _IDLE_S)
+            return _Outcome(suspended(before, spec, (await self._attempts.memory(body)).document), _IDLE_S)
         # First of all: whatever keeps backups from being made, the age of the newest has to raise the alarm.
         self._measure(body, spec, before.status.last)
         name = spec.connection_ref.name

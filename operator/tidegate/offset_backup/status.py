@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -100,12 +100,16 @@ def refused(before: Before, refusal: Refusal) -> Told:
     return Told(before.saying(stalled, verdict, since=before.since, next=None), (happening,))
 
 
-def suspended(before: Before) -> Told:
-    """Nobody wants one for now, so that none is late."""
-    last = before.status.last
+def suspended(before: Before, spec: OffsetBackupSpec, document: Document | None) -> Told:
+    """Nobody wants one for now, so that none is late. One may have been taken just before."""
+    made, last, more = document.made if document is not None else None, before.status.last, dict[str, Any]()
+    if made is not None and (last is None or last.path != made.path):
+        last = _last(made)
+        more = {"last": last, "backups": _listed(before, spec, made)}
     newest = "there is none yet" if last is None else f"the newest one was due at {format_timestamp(last.due)}"
     message = f"spec.suspend is true: no backup is taken; {newest}"
-    return Told(before.saying(ready, (ConditionStatus.UNKNOWN, SUSPENDED, message), since=None, next=None))
+    status = before.saying(ready, (ConditionStatus.UNKNOWN, SUSPENDED, message), since=None, next=None, **more)
+    return Told(status, tuple(_taken(made, status)) if made is not None and more else ())
 
 
 def waiting(before: Before, spec: OffsetBackupSpec, why: str) -> Told:
@@ -224,14 +228,18 @@ def _happenings(standing: BackupStanding, before: OffsetBackupStatus, now: Offse
     told: list[KubeEvent] = []
     document, made = standing.document, standing.made
     if made is not None and now.last != before.last:
-        key = f"taken/{made.path}"
-        missed = f"; {now.missed} due time(s) before it were missed" if now.missed else ""
-        told.append(KubeEvent(EventType.NORMAL, BACKUP_TAKEN, f"{_told(made)}{missed}", key))
-        if made.unread:
-            told.append(KubeEvent(EventType.WARNING, GROUPS_UNREAD, _unread(made), f"{key}/unread"))
+        told += _taken(made, now)
     if document is not None and (now.failures or 0) > (before.failures or 0):
         # Of those in a row about one due time the first is told: they begin after the same number.
         row = document.asked.number - document.failures
         key = f"failed/{document.order.due.isoformat()}/{row}"
         told.append(KubeEvent(EventType.WARNING, BACKUP_FAILED, _trouble(standing), key))
     return told
+
+
+def _taken(made: Backup, now: OffsetBackupStatus) -> Iterator[KubeEvent]:
+    key = f"taken/{made.path}"
+    missed = f"; {now.missed} due time(s) before it were missed" if now.missed else ""
+    yield KubeEvent(EventType.NORMAL, BACKUP_TAKEN, f"{_told(made)}{missed}", key)
+    if made.unread:
+        yield KubeEvent(EventType.WARNING, GROUPS_UNREAD, _unread(made), f"{key}/unread")

@@ -419,6 +419,28 @@ def test_suspending_ends_the_job_and_nothing_is_late_meanwhile(world: World, res
     assert world.condition.reason == "FirstBackup"
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_one_that_was_taken_just_before_it_is_suspended_is_told_of(world: World, *, restarted: bool) -> None:
+    world.keep(4)
+    world.end_job(unread=1)
+    if restarted:
+        world.restart()
+    world.spec["suspend"] = True
+    world.keep(3)
+
+    assert (world.condition.reason, world.condition.message) == (
+        "Suspended",
+        "spec.suspend is true: no backup is taken; the newest one was due at 2026-11-20T12:00:00Z",
+    )
+    assert world.last.last is not None
+    assert world.last.backups == (world.last.last,)
+    assert world.events == ["BackupTaken", "GroupsUnread"]
+    assert world.sample("tidegate_backup_attempts_total", outcome="Taken") == 1
+    world.spec["suspend"] = False
+    world.keep(3)
+    assert (world.condition.reason, world.events) == ("GroupsUnread", ["BackupTaken", "GroupsUnread"])
+
+
 @pytest.mark.parametrize(("more", "missed"), [(0, 0), (2, 1)])
 def test_while_it_is_suspended_no_due_time_is_missed(world: World, more: int, missed: int) -> None:
     world.keep(4)
