@@ -184,7 +184,7 @@ def _judged(
 ) -> tuple[ConditionStatus, str, str]:
     made, trouble = standing.made, _trouble(standing)
     ends = f". {trouble}" if trouble else ""
-    told = "there is no backup yet" if made is None else _told(made)
+    told = "no backup of this cluster is known in this storage yet" if made is None else _told(made)
     if is_late(now, spec.schedule, None if made is None else made.due, since):
         return ConditionStatus.FALSE, BACKUP_LATE, f"a backup is late: {told}{ends}"
     if made is None:

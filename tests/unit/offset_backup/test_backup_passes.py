@@ -394,6 +394,22 @@ def test_another_place_gets_a_backup_at_once_and_its_own_counts(world: World) ->
     assert world.last.last is None
 
 
+def test_back_in_a_former_place_it_is_not_said_that_there_is_none(world: World) -> None:
+    """Those that were taken there are there, and can be restored from; the operator only does not know of them."""
+    world.keep(4)
+    world.end_job()
+    world.keep(2)
+    for place in (ELSEWHERE, CLAIM):
+        world.spec["storage"] = place
+        world.keep(4)
+        assert world.condition.message == (
+            "no backup of this cluster is known in this storage yet: the first one is to be made"
+        )
+    world.end_job()
+    world.keep(2)
+    assert world.condition.reason == "BackupTaken"
+
+
 @pytest.mark.parametrize("restarted", [False, True])
 def test_suspending_ends_the_job_and_nothing_is_late_meanwhile(world: World, restarted: bool) -> None:
     world.keep(4)
