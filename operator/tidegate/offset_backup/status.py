@@ -106,7 +106,7 @@ def suspended(before: Before, spec: OffsetBackupSpec, document: Document | None)
     if made is not None and (last is None or last.path != made.path):
         last = _last(made)
         more = {"last": last, "backups": _listed(before, spec, made)}
-    newest = "there is none yet" if last is None else f"the newest one was due at {format_timestamp(last.due)}"
+    newest = "none is known yet" if last is None else f"the newest one was due at {format_timestamp(last.due)}"
     message = f"spec.suspend is true: no backup is taken; {newest}"
     status = before.saying(ready, (ConditionStatus.UNKNOWN, SUSPENDED, message), since=None, next=None, **more)
     return Told(status, tuple(_taken(made, status)) if made is not None and more else ())
