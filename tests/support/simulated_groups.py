@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from support.fake_kafka import FakeClock, FakeConsumer, FakeKafka
+from support.fake_consumer import FakeConsumer
+from support.fake_kafka import FakeClock, FakeKafka
 from support.killed import Killed
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import OutcomeUnknown, Unavailable

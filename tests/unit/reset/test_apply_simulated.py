@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from support.fake_kafka import FakeConsumer, FakeHold, void
+from support.fake_consumer import FakeConsumer
+from support.fake_kafka import FakeHold, void
 from support.simulated_groups import (
     BACK,
     GO,

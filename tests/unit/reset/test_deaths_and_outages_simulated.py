@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from support.fake_kafka import FakeConsumer, FakeHold
+from support.fake_consumer import FakeConsumer
+from support.fake_kafka import FakeHold
 from support.killed import Killed
 from support.simulated_groups import (
     AWAY_S,

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from support import fake_kafka
-from support.fake_kafka import FakeConsumer, FakeMembership, FakeProducer, FakeTransaction
+from support.fake_consumer import FakeConsumer
+from support.fake_kafka import FakeMembership, FakeProducer, FakeTransaction
 from support.killed import Killed
 from support.simulated_groups import (
     BACK,

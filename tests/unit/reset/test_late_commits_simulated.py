@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from support.fake_kafka import FakeClock, FakeConsumer
+from support.fake_consumer import FakeConsumer
+from support.fake_kafka import FakeClock
 from support.killed import Killed
 from support.simulated_groups import GROUP, RESET, Kind, Outage, Process, World
 from tidegate.kafka.model import GroupType, TopicPartition

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from support.fake_kafka import FakeConsumer, FakeGuest
+from support.fake_consumer import FakeConsumer
+from support.fake_kafka import FakeGuest
 from support.killed import Killed
 from support.simulated_groups import (
     GO,

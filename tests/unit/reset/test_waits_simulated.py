@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from support.fake_kafka import FakeConsumer
+from support.fake_consumer import FakeConsumer
 from support.killed import Killed
 from support.simulated_groups import (
     BACK,
