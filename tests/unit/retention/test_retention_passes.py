@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 import pytest
 from prometheus_client import CollectorRegistry
 
-from support.fake_kafka import FakeClock, FakeConsumer, FakeKafka
+from support.fake_consumer import FakeConsumer
+from support.fake_kafka import FakeClock, FakeKafka
 from support.fake_kube import FakeKube
 from support.killed import Killed
 from support.live import live_of
