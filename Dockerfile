@@ -40,7 +40,7 @@ COPY --from=operator-application /opt/tidegate/app /opt/tidegate/app
 ENV PATH=/opt/tidegate/app/bin:/opt/tidegate/venv/bin:$PATH \
     MALLOC_ARENA_MAX=2 \
     PYTHONUNBUFFERED=1 \
-    TIDEGATE_HEALTH_ADDRESS=0.0.0.0:8080 \
+    TIDEGATE_HEALTH_ADDRESS=[::]:8080 \
     TIDEGATE_METRICS_ADDRESS=127.0.0.1:8081
 USER 10001:10001
 EXPOSE 8080

@@ -189,7 +189,7 @@ def _text(schema: Schema) -> str:
 
 # --- tables -----------------------------------------------------------------------------------------------------------
 
-_TYPES: Final = {"Counter": "counter", "Gauge": "gauge", "Histogram": "histogram"}
+_TYPES: Final = {"Counter": "counter", "Gauge": "gauge", "GaugeMetricFamily": "gauge", "Histogram": "histogram"}
 _MARKED: Final = re.compile(r"(<!-- begin ([a-z ]+) -->\n).*?(<!-- end \2 -->)", re.DOTALL)
 
 
@@ -199,7 +199,8 @@ def _metrics(package: Path) -> Iterator[tuple[str, ...]]:
     for text in makers:
         for call in ast.walk(ast.parse(text)):
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in _TYPES:
-                name, meaning, *labels = (ast.literal_eval(each) for each in call.args)
+                named = (each.value for each in call.keywords if each.arg == "labels")
+                name, meaning, *labels = (ast.literal_eval(each) for each in (*call.args, *named))
                 total = "_total" if call.func.id == "Counter" else ""
                 shown = ", ".join(f"`{label}`" for label in (labels[0] if labels else ()))
                 yield f"`{name}{total}`", _TYPES[call.func.id], shown, _meaning_of(meaning)

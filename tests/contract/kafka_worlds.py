@@ -23,7 +23,8 @@ from kafka import KafkaConsumer
 from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as KafkaPartition
 
-from support.fake_kafka import FakeClock, FakeConsumer, FakeKafka, FakeProducer
+from support.fake_consumer import FakeConsumer
+from support.fake_kafka import FakeClock, FakeKafka, FakeProducer
 from tidegate.clock import Clock, SystemClock
 from tidegate.cluster import Kafka
 from tidegate.kafka.connection import Connection

@@ -22,7 +22,7 @@ from contract.kafka_worlds import HEARTBEAT_S, FakeWorld, RealWorld, World, unti
 from devstack import KafkaCluster
 from support.clients.fleet import ConsumerFleet, EventKind
 from support.clients.options import ClientKind, CommitMode
-from support.fake_kafka import FakeConsumer
+from support.fake_consumer import FakeConsumer
 from tidegate.cluster import Kafka
 from tidegate.kafka.model import GroupState, TopicPartition
 

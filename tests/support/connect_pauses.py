@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from support.fake_kafka import FakeConsumer
+from support.fake_consumer import FakeConsumer
 from support.pause_world import World
 from tidegate.connect.ports import STOPPED, Connector, TargetState
 

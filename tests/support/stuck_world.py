@@ -8,7 +8,8 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from support.fake_kafka import FakeClock, FakeConsumer, FakeKafka
+from support.fake_consumer import FakeConsumer
+from support.fake_kafka import FakeClock, FakeKafka
 from support.fake_kube import FakeKube
 from support.live import live_of
 from support.virtual_time import AtOnce, VirtualLoop

@@ -18,7 +18,7 @@ from tidegate.incident.seen import UNREADABLE
 from tidegate.printable import visible
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     from tidegate.cli.following import Step
     from tidegate.kube.client import KubeClient
@@ -160,7 +160,7 @@ def run_take(arguments: Sequence[str], screen: Screen) -> int:
         clock, body = SystemClock(), found(kube, BACKUPS, options, options.name)
         if (body.get("spec") or {}).get("suspend"):
             raise CommandFailed(f"OffsetBackup {options.name} is suspended: set its spec.suspend to false first")
-        due, failures = when_to_take(body, clock.now()), _status(body).failures or 0
+        due, before = when_to_take(body, clock.now()), _status(body)
         body = kube.annotate(BACKUPS, body, {TAKE: due.strftime(ASKED_FORMAT)}, dry_run=options.dry_run)
         if options.no_wait or options.dry_run:
             how = " (server dry run)" if options.dry_run else ""
@@ -168,12 +168,12 @@ def run_take(arguments: Sequence[str], screen: Screen) -> int:
             return True
 
         def step(newest: Object) -> Step:
-            return take_step(newest, due, failures)
+            return take_step(newest, due, before)
 
         if not follow(kube, BACKUPS, body, step, clock, timeout_s, screen, context=options.context):
             return False
         newest = found(kube, BACKUPS, options, options.name)
-        one = next((each for each in taken(newest) if each.due >= due), None)
+        one = next((each for each in taken(newest) if each.due >= due and each != before.last), None)
         if one is None:
             raise CommandFailed(
                 f"OffsetBackup {options.name} now has other storage, so it does not list the backup. "
@@ -186,30 +186,52 @@ def run_take(arguments: Sequence[str], screen: Screen) -> int:
 
 
 def when_to_take(body: Object, now: datetime) -> datetime:
-    """When it is to be due, in whole seconds: after the newest one, also where this machine's clock is behind."""
+    """When it is to be due, in whole seconds: after the newest one, also where this machine's clock is behind; but not
+    after one that the operator does not count, as a clock that was ahead has made it."""
     from datetime import timedelta
 
     last = _status(body).last
     whole = now.replace(microsecond=0)
-    return whole if last is None else max(whole, last.due + timedelta(seconds=1))
+    return whole if last is None or last.due > now + _every(body) else max(whole, last.due + timedelta(seconds=1))
 
 
-def take_step(body: Object, due: datetime, failures: int) -> Step:
-    """``failures``: in a row, as they were when it was asked for."""
+def _every(body: Object) -> timedelta:
+    """Between two backups."""
+    from datetime import timedelta
+
+    from tidegate.resources.base import InvalidResource, parse_spec
+    from tidegate.resources.offset_backup import OffsetBackupSpec
+
+    try:
+        return parse_spec(OffsetBackupSpec, body).schedule
+    except InvalidResource:
+        return timedelta(days=1)  # the operator refuses it, and says why
+
+
+def take_step(body: Object, due: datetime, before: OffsetBackupStatus) -> Step:
+    """``before``: the status when it was asked for. An attempt that was under way then is another one's."""
     from tidegate.cli.following import Step
     from tidegate.resources.conditions import BACKED_UP, STALLED, find_condition, is_true
 
     status = _status(body)
     said = find_condition(status.conditions, BACKED_UP)
     line = "not begun" if said is None else f"{said.reason}: {said.message}"
-    if status.last is not None and status.last.due >= due:
+    if status.last is not None and status.last.due >= due and status.last != before.last:
         return Step(line, done=True)
-    if is_true(status.conditions, STALLED):
+    if is_true(status.conditions, STALLED) and status.observed_generation == body["metadata"].get("generation"):
         return Step(line, refused="resolve the cause")
-    if (status.failures or 0) > failures:
+    waited = _is_under_way(before)
+    if waited and status.launch == before.launch:
+        return Step("the backup was requested")
+    if _is_under_way(status):
+        return Step("the backup is being taken")
+    if (status.failures or 0) > (0 if waited else before.failures or 0):
         return Step(line, done=False)
-    under_way = status.next is None and status.launch is not None
-    return Step("the backup is being taken" if under_way else "the backup was requested")
+    return Step("the backup was requested")
+
+
+def _is_under_way(status: OffsetBackupStatus) -> bool:
+    return status.next is None and status.launch is not None
 
 
 # --- show -------------------------------------------------------------------------------------------------------------

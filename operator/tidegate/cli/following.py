@@ -61,7 +61,8 @@ def reset_step(body: Object) -> Step:
     line = f"{status.phase or ResetPhase.PENDING}: {said.message if said is not None else 'not begun'}"
     if has_ended(status.phase):
         return Step(line, done=status.phase is ResetPhase.SUCCEEDED)
-    if is_true(status.conditions, STALLED):
+    is_of_this = status.observed_generation == (body.get("metadata") or {}).get("generation")
+    if is_true(status.conditions, STALLED) and is_of_this:  # else it may just have been corrected
         return Step(line, refused="resolve the cause and it begins, or delete it")
     return Step(line, rows=tuple(_reset_rows(status)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Executor
@@ -125,6 +126,8 @@ class ConnectionReconciler:
 
     async def reconcile(self, body: Object) -> Pass:
         if body["metadata"].get("deletionTimestamp"):
+            with contextlib.suppress(InvalidResource):
+                self._limit(body, parse_spec(KafkaConnectionSpec, body))
             self._parts.looks.looked(uid_of(body))
             return Pass(body, self._parts.idle_tick_s)
         seen = await self._see(body)

@@ -160,6 +160,21 @@ def with_audit(
     return before.model_copy(update={"conditions": told})
 
 
+def _features_of(seen: Cluster) -> FeaturesStatus:
+    return FeaturesStatus(
+        consumer_protocol=seen.features.consumer_protocol,
+        streams_protocol=seen.features.streams_protocol,
+        native_pause=seen.features.native_pause,
+    )
+
+
+def _without_others_topics(before: ConnectionStatus, generation: int) -> ConnectionStatus:
+    said = find_condition(before.conditions, CONTROL_TOPICS)
+    if said is None or said.observed_generation == generation:
+        return before
+    return before.model_copy(update={"conditions": without_condition(before.conditions, CONTROL_TOPICS)})
+
+
 def status_of(
     before: ConnectionStatus,
     seen: Cluster | Trouble,
@@ -172,7 +187,8 @@ def status_of(
 ) -> ConnectionStatus:
     """The new status; equal to ``before`` when there is nothing new to say.
 
-    ``topics``: about the control and ack topics, where a pause needs them; what is said of them stays otherwise.
+    ``topics``: about the control and ack topics, where a pause needs them; what is said of them stays otherwise, until
+    it was said of another generation, which may have named other ones.
     ``capabilities``: likewise, what the brokers allow, as far as it was found out. ``also``: likewise, more conditions.
     """
     for other in also:
@@ -190,16 +206,12 @@ def status_of(
         )
         before = before.model_copy(update={"conditions": told})
     if isinstance(seen, Cluster):
-        features = FeaturesStatus(
-            consumer_protocol=seen.features.consumer_protocol,
-            streams_protocol=seen.features.streams_protocol,
-            native_pause=seen.features.native_pause,
-        )
+        before = before if topics is not None else _without_others_topics(before, generation)
         return ConnectionStatus(
             observed_generation=generation,
             cluster_id=seen.cluster_id,
             brokers=len(seen.brokers),
-            features=features,
+            features=_features_of(seen),
             capabilities=(
                 before.capabilities if capabilities is None else capabilities_of(before.capabilities, capabilities)
             ),

@@ -15,7 +15,7 @@ from tidegate.connection.freezing import FrozenMeanwhile
 from tidegate.connection.live import Live
 from tidegate.connection.observer import NotLookedAt, Observer
 from tidegate.discovery.backfill import Backfills
-from tidegate.discovery.guard import Guard, Wish, discovery_of, wish_of
+from tidegate.discovery.guard import START_FAILED, Guard, Wish, discovery_of, wish_of
 from tidegate.discovery.remembered import PART, Remembered, decode, encode, merged, of_status, untold_of
 from tidegate.discovery.state import DiscoveryState, grown
 from tidegate.discovery.together import together
@@ -134,7 +134,7 @@ class DiscoveryFeature:
         await policy.memory.note(PART, _encoded(watch, guard))
         status = policy.status.model_copy(update={"discovery": guard.status(group)})
         guards = sum(len(watch.guards) for watch in self._watches.values())
-        return FeatureOutcome(status, told, rest_s(_AGAIN_S, guards))
+        return FeatureOutcome(status, told, rest_s(_AGAIN_S, guards), _trouble(guard))
 
     async def _without(self, policy: PolicyView, *told: KubeEvent) -> FeatureOutcome:
         """Nothing is found for the group; should that change, all that is there by then is old."""
@@ -293,6 +293,11 @@ class DiscoveryFeature:
         read = frozenset(p.topic for p in group.assigned) | {p.topic for p in guard.committed}
         if not read <= guard.read:
             guard.reads(read, watch.sightings.long_ago(read - guard.read, self._parts.clock.monotonic()))
+
+
+def _trouble(guard: Guard) -> tuple[str, str] | None:
+    """Of a topic that is gone by now nothing is said."""
+    return (START_FAILED, guard.trouble) if guard.trouble and guard.unsettled else None
 
 
 def _encoded(watch: ConnectionWatch, guard: Guard) -> Document:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from tidegate.discovery.backfill import Asker
 from tidegate.discovery.remembered import Counts, Remembered
 from tidegate.discovery.starts import Outcome, Start
 from tidegate.discovery.state import DiscoveryState, settle, without
+from tidegate.kafka.errors import NotAuthorized, Refused, UnknownPartitions
 from tidegate.kafka.model import Group, Offsets, Topic, TopicPartition
 from tidegate.kafka.names import is_allowed, is_internal, is_pattern
 from tidegate.kube.ports import EventType, KubeEvent
@@ -25,10 +27,16 @@ from tidegate.resources.discovery import MAX_NEWEST, DiscoverySpec, DiscoverySta
 from tidegate.resources.partitions import format_partitions
 from tidegate.resources.policy import OffsetResetPolicySpec
 
+_log = logging.getLogger(__name__)
+
 FOUND: Final = "PartitionsFound"
 BEGAN_AT_END: Final = "BeganAtEnd"
 BACKFILLED: Final = "Backfilled"
 BACKFILL_FAILED: Final = "BackfillFailed"
+START_FAILED: Final = "StartFailed"
+
+_OFTEN: Final = 6
+"""Failures in a row, after some ten seconds, by which a start is said not to be committed."""
 
 _GONE_S: Final = 3600.0
 
@@ -119,10 +127,11 @@ class Guard:
 
     ``existed``: by topic id, how many partitions were there before the policy asked for the topic. ``announced``: new
     ones that were told of, ``busy``: those being taken care of, with the topic's id, ``overtaken``: those that are to
-    be sent back to their start, ``untold``: those of which agents have still to be told when they were made,
-    ``too_old``: those that are older than ``latest.maxAge``. ``unsettled``: whether the last look at its topics has
-    found new ones. ``resetting``: a run of the policy owns the group's offsets. ``has_news``: since its last pass.
-    ``turn``: to send owners back, as one reset of a group would fence another.
+    be sent back to their start, ``counted``: those of them that were counted, ``untold``: those of which agents have
+    still to be told when they were made, ``too_old``: those that are older than ``latest.maxAge``. ``unsettled``:
+    whether the last look at its topics has found new ones. ``resetting``: a run of the policy owns the group's offsets.
+    ``has_news``: since its last pass. ``trouble``: why starts of new partitions could not be committed; empty: they
+    could. ``turn``: to send owners back, as one reset of a group would fence another.
     """
 
     uid: str
@@ -140,9 +149,11 @@ class Guard:
     overtaken: dict[TopicPartition, Start] = field(default_factory=dict)
     untold: set[TopicPartition] = field(default_factory=set)
     too_old: set[TopicPartition] = field(default_factory=set)
+    counted: set[TopicPartition] = field(default_factory=set)
     unsettled: bool = False
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     failures: int = 0
+    trouble: str = ""
     again_at_s: float = 0.0
     starts_committed: int = 0
     began_at_end: int = 0
@@ -199,6 +210,7 @@ class Guard:
             self.too_old = {p for p in self.too_old if p.topic not in anew}
             self.untold = {p for p in self.untold if p.topic not in anew}
             self.overtaken = {p: start for p, start in self.overtaken.items() if p.topic not in anew}
+            self.counted &= self.overtaken.keys()
 
     def settle(self, partitions: Collection[TopicPartition]) -> None:
         """These are taken care of."""
@@ -242,6 +254,7 @@ class Guard:
 
     def stood(self, starts: Mapping[TopicPartition, Start]) -> frozenset[TopicPartition]:
         """How the new partitions stand; those that are taken care of by that."""
+        self.trouble = ""
         self.starts_committed += sum(start.outcome is Outcome.GIVEN for start in starts.values())
         late = {p: start for p, start in starts.items() if start.outcome is Outcome.OVERTAKEN and self._is_still(p)}
         if late:
@@ -264,15 +277,46 @@ class Guard:
                 self.overtaken |= late
         return frozenset(starts) - frozenset(self.overtaken)
 
+    def failed(self, where: str, partitions: Collection[TopicPartition], failure: Exception) -> bool:
+        """Starts, or what sends owners back, could not be committed; whether that is news for the policy."""
+        is_early = isinstance(failure, UnknownPartitions)
+        level = logging.DEBUG if is_early else logging.WARNING
+        what = "%s: could not give group %s its starts of new partitions: %s; retrying soon"
+        _log.log(level, what, where, self.wish.group, failure)
+        if not isinstance(failure, NotAuthorized | Refused) and self.failures < _OFTEN:
+            return False  # it mostly passes by itself
+        late = self.to_be_sent_back(partitions)
+        if late:
+            self.not_sent_back(late, str(failure))
+        left = [p for p in partitions if p not in late and p not in self.too_old and self._is_still(p)]
+        if not left:
+            return bool(late)
+        trouble = (
+            f"the start of {named(left)} could not be committed for group {self.wish.group}: {failure}. Until it is, a "
+            "consumer with auto.offset.reset=latest that is assigned one of them begins at its end. This is retried"
+        )
+        if trouble == self.trouble:
+            return bool(late)
+        self.trouble = trouble
+        self._tell(EventType.WARNING, START_FAILED, trouble, left)
+        return True
+
     def to_be_sent_back(self, new: Collection[TopicPartition]) -> tuple[TopicPartition, ...]:
         """Of these, sorted. Of others somebody else takes care."""
         return tuple(sorted(self.overtaken.keys() & set(new)))
+
+    def newly_late(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+        """Of these, which are overtaken, those that were not counted so far."""
+        late = frozenset(partitions) - self.counted
+        self.counted |= late
+        return late
 
     def sent_back(self, partitions: Collection[TopicPartition]) -> None:
         """Overtaken partitions were reset to their start."""
         self.backfilled += len(partitions)
         for partition in partitions:
             self.overtaken.pop(partition, None)
+        self.counted.difference_update(partitions)
         message = f"group {self.wish.group} was sent back to the start of {named(partitions)}"
         self._tell(EventType.NORMAL, BACKFILLED, message, partitions)
 

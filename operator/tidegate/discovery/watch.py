@@ -31,10 +31,11 @@ from tidegate.discovery.gone import GoneTopics
 from tidegate.discovery.guard import Guard, Wishes
 from tidegate.discovery.remembered import Untold
 from tidegate.discovery.sightings import Sightings
-from tidegate.discovery.starts import give_starts
+from tidegate.discovery.starts import Outcome, give_starts
 from tidegate.discovery.state import discover, grown, least_interval_s
 from tidegate.discovery.tasks import Tasks
-from tidegate.kafka.errors import KafkaFailure, UnknownPartitions
+from tidegate.discovery.trouble import Trouble
+from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.model import Topic, TopicPartition
 from tidegate.policy.recording import attribution_of
 from tidegate.reset.store import StaleAttempt
@@ -100,7 +101,7 @@ class ConnectionWatch:
         self._unwritten: dict[PartitionKey, PartitionSeen | None] = {}
         self._news = asyncio.Event()
         self._tasks = Tasks(self._name)
-        self._trouble = ""
+        self._trouble = Trouble(self._name)
         self._closed = False
 
     def start(self) -> None:
@@ -114,8 +115,9 @@ class ConnectionWatch:
             self._ages.note(gates)
 
     def go_on_from(self, earlier: ConnectionWatch) -> None:
-        """The one of this connection before it was opened anew."""
+        """The one of this connection before it was opened anew: topics are no younger for that."""
         self._ages.go_on_from(earlier._ages)
+        self.sizes, self.sightings = earlier.sizes, earlier.sightings
 
     def untold(self, guard: Guard) -> Mapping[TopicPartition, PartitionSeen | None]:
         """What agents were not told of the guard's new partitions."""
@@ -160,10 +162,10 @@ class ConnectionWatch:
                 await self._look()
             except KafkaFailure as failure:
                 failures += 1
-                self._say(f"cannot look for new partitions: {failure}")
+                self._trouble.say(f"cannot look for new partitions: {failure}")
             else:
                 failures = 0
-                self._say("")
+                self._trouble.say("")
             delay = max(self._wished().interval_s, self._least_s, backoff_s(failures) if failures else 0.0)
             await asyncio.sleep(max(0.0, began + delay - loop.time()))
 
@@ -256,14 +258,8 @@ class ConnectionWatch:
         except FrozenMeanwhile as frozen:
             _log.debug("%s: starts of new partitions for group %s: %s", self._name, guard.wish.group, frozen)
         except (KafkaFailure, StaleAttempt) as failure:
-            is_early = isinstance(failure, UnknownPartitions)
-            _log.log(
-                logging.DEBUG if is_early else logging.WARNING,
-                "%s: could not give group %s its starts of new partitions: %s; retrying soon",
-                self._name,
-                guard.wish.group,
-                failure,
-            )
+            if guard.failed(self._name, [p for p in new if not self._is_settled(guard, p)], failure):
+                self._stirred(guard)
         finally:
             for partition in new:
                 guard.busy.pop(partition, None)
@@ -272,6 +268,13 @@ class ConnectionWatch:
             else:
                 guard.failures += 1
                 guard.again_at_s = self._parts.clock.monotonic() + backoff_s(guard.failures)
+        self._count_late(guard, guard.to_be_sent_back(new))
+
+    def _count_late(self, guard: Guard, partitions: Collection[TopicPartition]) -> None:
+        """Those that are to be sent back, once, and only when they were, or could not be yet: should this process die
+        meanwhile, the next one finds and counts them."""
+        for _ in guard.newly_late(partitions):
+            self._parts.metrics.new_partition(Outcome.OVERTAKEN.value)
 
     async def _give_starts(
         self, guard: Guard, new: Collection[TopicPartition], just_made: Mapping[TopicPartition, bool]
@@ -291,9 +294,10 @@ class ConnectionWatch:
                 attribution=attribution_of(guard.policy, audit, Action.START),
             )
             starts = await in_thread(parts.executor, begin, parts.is_frozen, self.live, give)
-            for start in starts.values():
-                parts.metrics.new_partition(start.outcome.value)
-            self._settle(guard, guard.stood(starts))
+            settled = guard.stood(starts)
+            for partition in settled:
+                parts.metrics.new_partition(starts[partition].outcome.value)
+            self._settle(guard, settled)
         async with guard.turn:
             await self._send_back(guard, guard.to_be_sent_back(new))
 
@@ -306,6 +310,7 @@ class ConnectionWatch:
             )
             result = await in_thread(parts.backfills.executor, begin, parts.is_frozen, live, send_back)
             if result.phase is ResetPhase.SUCCEEDED:
+                self._count_late(guard, late)
                 guard.sent_back(late)
                 for _ in late:
                     parts.metrics.new_partition("Backfilled")
@@ -388,13 +393,3 @@ class ConnectionWatch:
 
     def _key(self, partition: TopicPartition) -> PartitionKey:
         return PartitionKey(partition.topic, self.topics[partition.topic].topic_id, partition.partition)
-
-    # --- parts --------------------------------------------------------------------------------------------------------
-
-    def _say(self, trouble: str) -> None:
-        """Once for as long as it is the same."""
-        if trouble and trouble != self._trouble:
-            _log.warning("%s: %s", self._name, trouble)
-        elif self._trouble and not trouble:
-            _log.info("%s: looking for new partitions works again", self._name)
-        self._trouble = trouble

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -16,9 +16,15 @@ from tidegate.kube.ports import BACKUPS, CONNECTIONS, MIRRORS, PAUSES, POLICIES,
 from tidegate.printable import visible
 from tidegate.resources.base import has_readable_status, read_status
 from tidegate.resources.conditions import (
+    AUDIT_TOPIC,
     COMPLETE,
+    CONNECT_CLUSTERS,
+    CONTROL_TOPICS,
+    INJECTED,
     PAUSED,
     READY,
+    RECORD_STUCK,
+    RETAINED,
     STALLED,
     Conditions,
     ConditionStatus,
@@ -31,6 +37,16 @@ from tidegate.resources.pause import PausePhase
 from tidegate.resources.reset import ResetPhase
 
 MOST_ENDED: Final = 5
+
+_WRONG: Final[Mapping[str, ConditionStatus]] = {
+    RETAINED: ConditionStatus.FALSE,
+    RECORD_STUCK: ConditionStatus.TRUE,
+    INJECTED: ConditionStatus.FALSE,
+    AUDIT_TOPIC: ConditionStatus.FALSE,
+    CONTROL_TOPICS: ConditionStatus.FALSE,
+    CONNECT_CLUSTERS: ConditionStatus.FALSE,
+}
+"""Conditions of policies and connections that leave them ready, with the status that is not as it should be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +156,15 @@ def _row(kind: str, common: Common, about: str, conditions: Conditions | None, c
     return Row(kind, common.namespace, common.name, about, state, said.last_transition_time, message, troubled)
 
 
+def _with_what_is_wrong(row: Row, conditions: Conditions | None) -> Row:
+    """What leaves it ready, and is not as it should be all the same."""
+    wrong = [said for said in conditions or () if _WRONG.get(said.type) is said.status]
+    if not wrong:
+        return row
+    told = (f"{said.type} is {said.status}, {said.reason}: {said.message}" for said in wrong)
+    return replace(row, message="; ".join([*([row.message] if row.message else []), *told]), troubled=True)
+
+
 def _reset(reset: ResetSeen) -> Row:
     spec, status = reset.spec, reset.status
     about = _groups(spec.group, spec.groups) if spec is not None else ""
@@ -161,14 +186,15 @@ def _policy(policy: PolicySeen) -> Row:
     spec = policy.spec
     about = _groups(spec.group, spec.groups) if spec is not None else ""
     conditions = policy.status.conditions if policy.status is not None else None
-    return _row(POLICIES.kind, policy.common, about, conditions, READY)
+    return _with_what_is_wrong(_row(POLICIES.kind, policy.common, about, conditions, READY), conditions)
 
 
 def _connection(connection: ConnectionSeen) -> Row:
     status = connection.status
     about = (status.cluster_id or "") if status is not None else ""
     observes = connection.spec is not None and connection.spec.observe
-    row = _row(CONNECTIONS.kind, connection.common, about, status.conditions if status is not None else None, READY)
+    conditions = status.conditions if status is not None else None
+    row = _with_what_is_wrong(_row(CONNECTIONS.kind, connection.common, about, conditions, READY), conditions)
     if connection.spec is not None and connection.spec.freeze is not None:
         by = f" by {connection.spec.freeze.by}" if connection.spec.freeze.by is not None else ""
         row = replace(row, message=f"frozen{by}: {connection.spec.freeze.reason}; {row.message}", troubled=True)

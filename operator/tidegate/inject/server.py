@@ -31,6 +31,7 @@ from tidegate.inject.metrics import InjectionMetrics
 from tidegate.inject.patch import AgentImage
 from tidegate.kube.ports import Conflict, KubeEvent, KubeFailure, KubeUnavailable, Object
 from tidegate.service.http_server import TlsFiles, require_client
+from tidegate.service.listening import listen
 from tidegate.service.seats import Seats
 from tidegate.service.settings import Address
 from tidegate.threads import in_thread
@@ -99,9 +100,8 @@ class WebhookServer:
             except OSError as error:
                 message = f"TIDEGATE_WEBHOOK_CLIENT_CA: no usable CA certificates in {self._callers.ca}: {error}"
                 raise OSError(message) from error
-        family = socket.AF_INET6 if ":" in self._address.host else socket.AF_INET
         try:
-            self._socket = socket.create_server((self._address.host, self._address.port), family=family, backlog=512)
+            self._socket = listen(self._address, 512)
         except OSError as error:
             raise OSError(f"TIDEGATE_WEBHOOK_ADDRESS: can't listen on {self._address}: {error.strerror}") from error
         return int(self._socket.getsockname()[1])

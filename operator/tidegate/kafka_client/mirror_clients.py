@@ -5,6 +5,7 @@ On the operator's own request layer: connections, TLS and logins are the same, a
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from dataclasses import replace
 from typing import Any, Final
@@ -38,6 +39,10 @@ _ANSWER_S: Final = 60.0
 may still be carried out."""
 _WRITE_MS: Final = 30_000
 
+_HELD_BACK_S: Final = 60.0
+"""How long a broker may hold one read of a log's end back by a quota; its own window is 11 s by default."""
+_HELD_BACK_PAUSE_S: Final = 0.5
+
 
 class MirrorSource:
     """Implements ``tidegate.mirror.ports.Source``."""
@@ -66,29 +71,39 @@ class MirrorSource:
             return self._read(offset)
         except NotAuthenticated:
             raise
+        except requests.HeldBack as error:
+            return Interrupted(str(error), held_back=True)
         except Unavailable as error:
             self._leader = None
             return Interrupted(str(error))
 
     def _read(self, offset: int) -> SourceRead:
-        request = requests.fetch(
-            self._partition,
-            offset,
-            isolation=requests.READ_COMMITTED,
-            most_bytes=self._most_bytes,
-            wait_ms=self._wait_ms,
-            topic_id=self._topic_id,
-        )
-        row = requests.fetched(self._asked(request))
+        row = self._fetched(offset, self._most_bytes, self._wait_ms)
         if row.error_code == _OFFSET_OUT_OF_RANGE:
-            return SourceRead(offset, self._listed(EARLIEST), self._listed(LATEST))
+            # What ListOffsets tells may be about another topic of this name by now, so only a fetch tells of this one.
+            row = self._fetched(self._start(), most_bytes=1, wait_ms=0)
+            if row.error_code == _OFFSET_OUT_OF_RANGE:
+                raise Unavailable(f"{self._what}: its start moves")
+            _check(row.error_code, self._what, self._needs)
+            return SourceRead(offset, row.log_start_offset, row.last_stable_offset)
         _check(row.error_code, self._what, self._needs)
         aborted = tuple(Aborted(one.producer_id, one.first_offset) for one in row.aborted_transactions or ())
         data = bytes(row.records or b"")
         return SourceRead(offset, row.log_start_offset, row.last_stable_offset, aborted, data)
 
-    def _listed(self, timestamp: int) -> int:
-        request = requests.list_offset(self._partition, timestamp, isolation=requests.READ_COMMITTED)
+    def _fetched(self, offset: int, most_bytes: int, wait_ms: int) -> Any:
+        request = requests.fetch(
+            self._partition,
+            offset,
+            isolation=requests.READ_COMMITTED,
+            most_bytes=most_bytes,
+            wait_ms=wait_ms,
+            topic_id=self._topic_id,
+        )
+        return requests.fetched(self._asked(request))
+
+    def _start(self) -> int:
+        request = requests.list_offset(self._partition, EARLIEST, isolation=requests.READ_COMMITTED)
         row = requests.listed(self._asked(request))
         _check(row.error_code, self._what, self._needs)
         return int(row.offset)
@@ -157,11 +172,7 @@ class MirrorTarget:
         kept: deque[Batch] = deque()
         size, at, window = 0, tail.window, tail.window
         while at < tail.end:
-            request = requests.fetch(
-                self._partition, at, isolation=requests.READ_UNCOMMITTED, most_bytes=self._most_bytes, wait_ms=0
-            )
-            [answer] = self._asked([request])
-            row = requests.fetched(answer)
+            row = self._fetched(at)
             _check(row.error_code, self._what, on_topics("Read", [self._partition.topic]))
             found = [batch for batch in read_batches(bytes(row.records or b"")) if batch.base_offset < tail.end]
             if not found:
@@ -174,6 +185,21 @@ class MirrorTarget:
                 size -= len(dropped.data)
                 window = dropped.next_offset
         return replace(tail, data=b"".join(batch.data for batch in kept), window=window)
+
+    def _fetched(self, offset: int) -> Any:
+        """By a quota it may take long: what was read of the log's end before would use the quota up again."""
+        request = requests.fetch(
+            self._partition, offset, isolation=requests.READ_UNCOMMITTED, most_bytes=self._most_bytes, wait_ms=0
+        )
+        until = time.monotonic() + _HELD_BACK_S
+        while True:
+            [answer] = self._asked([request])
+            try:
+                return requests.fetched(answer)
+            except requests.HeldBack:
+                if time.monotonic() > until:
+                    raise
+            time.sleep(_HELD_BACK_PAUSE_S)
 
     def append(self, batches: tuple[bytes, ...]) -> Appended | Interrupted:
         answers = self._written([requests.produce(self._partition, batch, _WRITE_MS) for batch in batches])

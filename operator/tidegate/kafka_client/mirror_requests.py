@@ -90,13 +90,19 @@ def fetch(
     )
 
 
+class HeldBack(Unavailable):
+    """A quota is used up: the broker has answered at once, without any partition (KIP-219)."""
+
+    def __init__(self) -> None:
+        super().__init__("the broker holds back what is read, by a quota")
+
+
 def fetched(answer: Any) -> Any:
-    """The partition's row of a Fetch answer. Raises ``Unavailable`` where a quota is used up: brokers answer at once
-    then, without any partition (KIP-219)."""
+    """The partition's row of a Fetch answer. Raises ``HeldBack``."""
     if answer.error_code:
         return answer
     if not answer.responses:
-        raise Unavailable("the broker holds back what is read, by a quota")
+        raise HeldBack
     [topic] = answer.responses
     [row] = topic.partitions
     return row

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from tidegate.mirror.batches import Unreadable
@@ -24,6 +24,14 @@ from tidegate.mirror.states import Comparing, Mirror, Ready, Stopped
 from tidegate.mirror.transitions import after, forgotten
 
 
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """``reason``: what is waited for; ``held_back``: as in ``Interrupted``."""
+
+    reason: str
+    held_back: bool = False
+
+
 class Copier:
     """Copies one partition. Not thread-safe."""
 
@@ -42,11 +50,11 @@ class Copier:
         self._ids = ids
         self._coordinator = coordinator
 
-    def step(self) -> str | None:
+    def step(self) -> Waiting | None:
         """Carry out one action. Returns what is waited for, where the next one should not come at once."""
         action = self.mirror.action()
         if action is None:
-            return "a decision"
+            return Waiting("a decision")
         before = self.mirror
         # Until there is an answer: a defect of the code may end this once something was done that must not be repeated.
         self.mirror = forgotten(before)
@@ -89,13 +97,13 @@ class Copier:
         return self._coordinator
 
 
-def _waits_for(before: Mirror, now: Mirror, answer: Answer) -> str | None:
+def _waits_for(before: Mirror, now: Mirror, answer: Answer) -> Waiting | None:
     if isinstance(answer, Interrupted):
-        return answer.reason
+        return Waiting(answer.reason, answer.held_back)
     match now.state:
         case Ready(idle=True):
-            return "the source to grow"
+            return Waiting("the source to grow")
         case Comparing() if now.state == before.state:
-            return "nothing is copied until the source reaches the end of the copy"
+            return Waiting("nothing is copied until the source reaches the end of the copy")
         case _:
             return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from tidegate.mirror.batches import Stamp, sequence_after
 from tidegate.mirror.source import SourceRead
@@ -169,15 +168,8 @@ class Interrupted:
     """No answer, or that of a broker that is no leader: whether anything was done is not known."""
 
     reason: str
-
-    @property
-    def is_held_back(self) -> bool:
-        """Whether the leader has only put off the answer to a read (``kafka_client.mirror_requests.fetched``)."""
-        return self.reason.endswith(HELD_BACK)
-
-
-HELD_BACK: Final = "by a quota"
-"""What a reason ends with where a quota is used up."""
+    held_back: bool = False
+    """Whether the leader has only put off the answer to a read, by a quota."""
 
 
 Answer = ProducerIds | Coordinated | Tail | SourceRead | Appended | Done | Refusal | Interrupted

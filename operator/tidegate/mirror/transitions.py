@@ -61,9 +61,9 @@ def after(mirror: Mirror, action: Action, answer: Answer) -> Mirror:
     state = mirror.state
     try:
         match state, action, answer:
-            case Comparing(), ReadSource(), Interrupted(is_held_back=True):
+            case Comparing(), ReadSource(), Interrupted(held_back=True):
                 return mirror  # or what was compared would be read again, and use the quota up each time
-            case Ready(), ReadSource(), Interrupted(is_held_back=True):
+            case Ready(), ReadSource(), Interrupted(held_back=True):
                 return replace(mirror, state=replace(state, idle=False))
             case _, _, Interrupted():
                 return replace(mirror, state=_interrupted(state))

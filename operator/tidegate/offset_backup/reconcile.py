@@ -113,10 +113,12 @@ class BackupReconciler:
         except InvalidResource as invalid:
             return _Outcome(refused(before, Refusal(INVALID_SPEC, str(invalid))), _IDLE_S)
         if spec.suspend:
+            self._parts.backups.gone(namespace_of(body), name_of(body))
             if not await self._withdrawn(body, before):
                 return _Outcome(ending(before), _ACTIVE_S)
-            self._parts.backups.gone(namespace_of(body), name_of(body))
-            return _Outcome(suspended(before), _IDLE_S)
+            return _Outcome(suspended(before, spec, (await self._attempts.memory(body)).document), _IDLE_S)
+        # First of all: whatever keeps backups from being made, the age of the newest has to raise the alarm.
+        self._measure(body, spec, before.status.last)
         name = spec.connection_ref.name
         live = self._parts.live.used_from(namespace_of(body), (namespace_of(body), name))
         if live is None:
@@ -124,7 +126,6 @@ class BackupReconciler:
         elif live.trouble is not None:
             why = f"KafkaConnection {name} is not ready ({live.trouble[0]}): waiting for it"
         if live is None or live.trouble is not None:
-            self._measure(body, spec, before.status.last)
             return _Outcome(waiting(before, spec, why), _ACTIVE_S)
         return await self._connected(body, before, spec, live)
 
@@ -135,7 +136,6 @@ class BackupReconciler:
         if isinstance(wanted, Refusal):
             if not await self._withdrawn(body, before):
                 return _Outcome(ending(before), _ACTIVE_S)
-            self._measure(body, spec, before.status.last)
             return _Outcome(refused(before, wanted), _IDLE_S)
         memory = await self._attempts.memory(body)
         try:

@@ -45,10 +45,16 @@ def due_at(now: datetime, every: timedelta) -> datetime:
 
 
 def decide(
-    now: datetime, every: timedelta, made: datetime | None, attempt: Attempt | None, asked: datetime | None = None
+    now: datetime,
+    every: timedelta,
+    made: datetime | None,
+    attempt: Attempt | None,
+    asked: datetime | None = None,
+    since: datetime | None = None,
 ) -> Take | Wait:
     """What is to be done. ``made``: the due time of the newest backup there is, by whichever schedule it was due.
-    ``asked``: when somebody has asked for one beside the schedule; it is due once it is that time.
+    ``asked``: when somebody has asked for one beside the schedule; it is due once it is that time. ``since``: when
+    backups were first wanted, or wanted again: none was missed before.
 
     An operator that was away makes one, and not one for each due time it has missed: the offsets of then are gone. A
     clock that was set back waits until it has come by the newest backup again, but for no later one than is due next.
@@ -67,7 +73,10 @@ def decide(
         # What was seen to end in the future was seen by another clock, or before this one was set back.
         if now < again and attempt.ended_at <= now:
             return Wait(again)
-    return Take(due, 0 if made is None else max(0, (due - due_at(made, every)) // every - 1))
+    if made is None:
+        return Take(due)
+    before = due_at(made if since is None else max(made, since), every)
+    return Take(due, max(0, (due - before) // every - 1))
 
 
 def retry_after(failures: int) -> timedelta:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -35,6 +35,9 @@ WAITING_FOR_CONNECTION: Final = "WaitingForConnection"
 ENDING_JOB: Final = "EndingJob"
 INVALID_SPEC: Final = "InvalidSpec"
 DOCUMENT_NOT_OWNED: Final = "DocumentNotOwned"
+
+_OF_BACKUPS: Final = (BACKUP_TAKEN, FIRST_BACKUP, GROUPS_UNREAD)
+"""What is said of the backups, whatever the spec was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,19 +100,23 @@ def refused(before: Before, refusal: Refusal) -> Told:
     return Told(before.saying(stalled, verdict, since=before.since, next=None), (happening,))
 
 
-def suspended(before: Before) -> Told:
-    """Nobody wants one for now, so that none is late."""
-    last = before.status.last
-    newest = "there is none yet" if last is None else f"the newest one was due at {format_timestamp(last.due)}"
+def suspended(before: Before, spec: OffsetBackupSpec, document: Document | None) -> Told:
+    """Nobody wants one for now, so that none is late. One may have been taken just before."""
+    made, last, more = document.made if document is not None else None, before.status.last, dict[str, Any]()
+    if made is not None and (last is None or last.path != made.path):
+        last = _last(made)
+        more = {"last": last, "backups": _listed(before, spec, made)}
+    newest = "none is known yet" if last is None else f"the newest one was due at {format_timestamp(last.due)}"
     message = f"spec.suspend is true: no backup is taken; {newest}"
-    return Told(before.saying(ready, (ConditionStatus.UNKNOWN, SUSPENDED, message), since=None, next=None))
+    status = before.saying(ready, (ConditionStatus.UNKNOWN, SUSPENDED, message), since=None, next=None, **more)
+    return Told(status, tuple(_taken(made, status)) if made is not None and more else ())
 
 
 def waiting(before: Before, spec: OffsetBackupSpec, why: str) -> Told:
     """Nothing can be begun without the connection. What was said of the backups stays, until one is late."""
     since, last = before.since, before.status.last
     says = (WAITING_FOR_CONNECTION, why)
-    verdict = _as_said(before, says)
+    verdict = _as_said(before, says, _OF_BACKUPS)
     if is_late(before.now, spec.schedule, last.due if last is not None else None, since):
         verdict = (ConditionStatus.FALSE, BACKUP_LATE, f"a backup is late: {why}")
     return Told(before.saying(reconciling, verdict, says, since=since))
@@ -119,12 +126,13 @@ def ending(before: Before) -> Told:
     """A job that nobody wants any more takes its time to end."""
     message = "the operator is ending the job of a backup that is no longer wanted; nothing begins before that"
     says = (ENDING_JOB, message)
-    return Told(before.saying(reconciling, _as_said(before, says), says))
+    return Told(before.saying(reconciling, _as_said(before, says, (*_OF_BACKUPS, BACKUP_LATE)), says))
 
 
-def _as_said(before: Before, otherwise: tuple[str, str]) -> tuple[ConditionStatus, str, str]:
+def _as_said(before: Before, otherwise: tuple[str, str], reasons: Collection[str]) -> tuple[ConditionStatus, str, str]:
+    """What BackedUp says, if it is one of these ``reasons``: another one is of a spec that may be no more."""
     said = find_condition(before.status.conditions, BACKED_UP)
-    if said is None:
+    if said is None or said.reason not in reasons:
         return (ConditionStatus.UNKNOWN, *otherwise)
     return said.status, said.reason, said.message
 
@@ -176,7 +184,7 @@ def _judged(
 ) -> tuple[ConditionStatus, str, str]:
     made, trouble = standing.made, _trouble(standing)
     ends = f". {trouble}" if trouble else ""
-    told = "there is no backup yet" if made is None else _told(made)
+    told = "no backup of this cluster is known in this storage yet" if made is None else _told(made)
     if is_late(now, spec.schedule, None if made is None else made.due, since):
         return ConditionStatus.FALSE, BACKUP_LATE, f"a backup is late: {told}{ends}"
     if made is None:
@@ -220,13 +228,18 @@ def _happenings(standing: BackupStanding, before: OffsetBackupStatus, now: Offse
     told: list[KubeEvent] = []
     document, made = standing.document, standing.made
     if made is not None and now.last != before.last:
-        key = f"taken/{made.due.isoformat()}"
-        missed = f"; {now.missed} due time(s) before it were missed" if now.missed else ""
-        told.append(KubeEvent(EventType.NORMAL, BACKUP_TAKEN, f"{_told(made)}{missed}", key))
-        if made.unread:
-            told.append(KubeEvent(EventType.WARNING, GROUPS_UNREAD, _unread(made), f"{key}/unread"))
+        told += _taken(made, now)
     if document is not None and (now.failures or 0) > (before.failures or 0):
-        # Of those in a row about one due time the first is told.
-        key = f"failed/{document.order.due.isoformat()}"
+        # Of those in a row about one due time the first is told: they begin after the same number.
+        row = document.asked.number - document.failures
+        key = f"failed/{document.order.due.isoformat()}/{row}"
         told.append(KubeEvent(EventType.WARNING, BACKUP_FAILED, _trouble(standing), key))
     return told
+
+
+def _taken(made: Backup, now: OffsetBackupStatus) -> Iterator[KubeEvent]:
+    key = f"taken/{made.path}"
+    missed = f"; {now.missed} due time(s) before it were missed" if now.missed else ""
+    yield KubeEvent(EventType.NORMAL, BACKUP_TAKEN, f"{_told(made)}{missed}", key)
+    if made.unread:
+        yield KubeEvent(EventType.WARNING, GROUPS_UNREAD, _unread(made), f"{key}/unread")

@@ -119,7 +119,8 @@ def decided(view: View, document: Document | None, wanted: Order) -> Take | Wait
     """Whether an attempt is to be begun now."""
     made = made_of(document, wanted, view.live.cluster_id)
     attempt, asked = _attempt(document, wanted), asked_for(view.body)
-    return decide(view.now, view.spec.schedule, None if made is None else made.due, attempt, asked)
+    since = view.status.since if view.status.since is not None else view.now
+    return decide(view.now, view.spec.schedule, None if made is None else made.due, attempt, asked, since)
 
 
 def asked_for(body: Object) -> datetime | None:

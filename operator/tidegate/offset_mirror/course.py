@@ -11,7 +11,7 @@ from typing import Final, Protocol, assert_never
 from tidegate.kafka.errors import KafkaFailure
 from tidegate.kafka.model import LogBounds, TopicPartition
 from tidegate.mirror.copier import Copier
-from tidegate.mirror.model import HELD_BACK, Append
+from tidegate.mirror.model import Append
 from tidegate.mirror.states import Claiming, Comparing, Confirming, Doubting, Lost, Mirror, Ready, Stopped
 from tidegate.mirror.transitions import forgotten
 from tidegate.offset_mirror.pace import Pace
@@ -223,8 +223,8 @@ class PartitionCopying:
         if isinstance(state, Ready) and state.idle:
             return None
         if waits_for is not None:
-            pause_s = self._failed(waits_for)
-            if isinstance(state, Comparing) and waits_for.endswith(HELD_BACK):
+            pause_s = self._failed(waits_for.reason)
+            if isinstance(state, Comparing) and waits_for.held_back:
                 # The thread is kept: what is compared would have to be read again otherwise.
                 self._ended.wait(min(pause_s, _HELD_BACK_S))
                 return None

@@ -125,11 +125,13 @@ def key_of(uid: str, group: str) -> str:
 @dataclass(frozen=True, slots=True)
 class FeatureOutcome:
     """What came of a feature's turn: the status with its own part and conditions in it, the Events to record, and when
-    to look again."""
+    to look again. ``trouble``: a reason and a message why it can't do all that is asked for, which no condition of
+    its own says."""
 
     status: PolicyStatus
     happenings: tuple[KubeEvent, ...] = ()
     again_after_s: float = 60.0
+    trouble: tuple[str, str] | None = None
 
 
 class Feature(Protocol):

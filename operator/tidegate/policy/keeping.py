@@ -15,7 +15,7 @@ from tidegate.connection.read_only import observes
 from tidegate.connection.sharing import NO_USABLE_CONNECTION, is_foreign, not_usable
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused
 from tidegate.kafka.names import is_allowed
-from tidegate.kube.ports import Conflict, EventType, KubeFailure, NotOwned, Object, label_of, uid_of
+from tidegate.kube.ports import Conflict, EventType, KubeFailure, KubeUnavailable, NotOwned, Object, label_of, uid_of
 from tidegate.offset_reset.passes import ResetPasses
 from tidegate.policy.draft import Draft
 from tidegate.policy.feature import Feature, GroupFeature, PolicyView
@@ -25,11 +25,14 @@ from tidegate.policy.overlaps import Found, say
 from tidegate.policy.parts import Parts
 from tidegate.policy.precedence import Contenders, contender
 from tidegate.reset.runs.reasons import WAITING_FOR_CONNECTION
-from tidegate.resources.policy import OffsetResetPolicySpec
+from tidegate.resources.discovery import DiscoveryStatus
+from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
 from tidegate.resources.reset import ResetPhase, has_ended
 from tidegate.versions import WRITTEN_BY_NEWER_VERSION
 
 _log = logging.getLogger(__name__)
+
+MEMORY_NOT_WRITTEN: Final = "MemoryNotWritten"
 
 _AGAIN_S: Final = 2.0
 _NEWER_AGAIN_S: Final = 30.0
@@ -107,10 +110,9 @@ class Keeping:
         try:
             await memory.write(int(draft.now.timestamp() * 1000))
         except KubeFailure as failure:
-            if not many:
-                # What an earlier version has remembered in the status has to stay there until it is elsewhere.
-                draft.status = draft.status.model_copy(update={"discovery": before})
-            await self._not_written(body, draft, failure)
+            if not many and before is not None and before.topics:
+                draft.status = _with_what_it_remembers(draft.status, before)
+            await self._not_written(body, draft, failure, many=many)
         else:
             self._unwritten.pop(uid, None)
 
@@ -198,6 +200,8 @@ class Keeping:
                 draft.status = kept.status
                 draft.happenings.extend(kept.happenings)
                 draft.look_in(kept.again_after_s)
+                if kept.trouble is not None:
+                    draft.not_ready_after_all(*kept.trouble)
         if all_well:
             self._is_well(uid_of(body))
         say(found, draft)
@@ -246,11 +250,17 @@ class Keeping:
         self._troubles.pop(uid, None)
         self._failing_s.pop(uid, None)
 
-    async def _not_written(self, body: Object, draft: Draft, failure: KubeFailure) -> None:
+    async def _not_written(self, body: Object, draft: Draft, failure: KubeFailure, *, many: bool) -> None:
         is_new = str(failure) != self._unwritten.get(uid_of(body))
         self._unwritten[uid_of(body)] = str(failure)
         if is_new:
             _log.warning("%s: %s", label_of(body), failure)
+        if not isinstance(failure, Conflict | KubeUnavailable):
+            message = (
+                f"what the policy remembers is not stored: {failure}. After the operator is started again, partitions "
+                f"that are there by then count as old{', and expired offsets are not restored' if many else ''}"
+            )
+            draft.tell(EventType.WARNING, MEMORY_NOT_WRITTEN, message, f"{MEMORY_NOT_WRITTEN}/{failure}")
         if is_new or not isinstance(failure, TooLarge | NotOwned):
             draft.look_in(_AGAIN_S)
         if isinstance(failure, Conflict):
@@ -262,6 +272,13 @@ class Keeping:
         if own is not None and own.started_at is not None and _is_under_way(own.phase):
             return True
         return self._resets.is_being_reset(live, group)
+
+
+def _with_what_it_remembers(status: PolicyStatus, before: DiscoveryStatus) -> PolicyStatus:
+    """What an earlier version has remembered in the status has to stay there until it is elsewhere."""
+    kept = {"topics": before.topics, "selection": before.selection}
+    discovery = before if status.discovery is None else status.discovery.model_copy(update=kept)
+    return status.model_copy(update={"discovery": discovery})
 
 
 def _is_under_way(phase: ResetPhase | None) -> bool:

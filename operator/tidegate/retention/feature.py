@@ -28,7 +28,7 @@ from tidegate.resources.many_groups import TroubledGroup
 from tidegate.resources.policy import OffsetResetPolicySpec, PolicyStatus
 from tidegate.retention.acting import Acting
 from tidegate.retention.last_offsets import Places, after_look, is_within
-from tidegate.retention.metrics import RetentionMetrics
+from tidegate.retention.metrics import RetentionMetrics, ends_of
 from tidegate.retention.plan import Plan, Seen, decide, ends_ms
 from tidegate.retention.snapshot import Known, Snapshots, snapshot_of
 from tidegate.retention.status import Done, refused, retained, without_retention
@@ -118,9 +118,9 @@ class RetentionFeature:
         trouble = await self._snapshots.write(policy, memory, seen.now_ms)
         done = replace(memory.done, refusal=refusal, trouble=trouble)
         status, happenings = retained(policy, spec, seen, plan, done, snapshot_of(policy, memory))
-        expires_s = None if plan.expires_ms is None else plan.expires_ms / 1000
         names = memory.namespace, memory.name, memory.group
-        self._parts.metrics.group_is(*names, expires_s=expires_s, kept=plan.kept > 0, many=policy.is_one_of_many)
+        ends = ends_of(plan, refused=bool(refusal))
+        self._parts.metrics.group_is(*names, ends, kept=plan.kept > 0, many=policy.is_one_of_many)
         return FeatureOutcome(status, happenings, _again_s(seen, plan, spec, memory, done))
 
     async def forget(self, key: str) -> None:

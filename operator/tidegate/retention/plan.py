@@ -72,11 +72,22 @@ class Expiry:
 
 
 @dataclass(frozen=True, slots=True)
+class Prevented:
+    """Offsets that are committed again before they end. ``others_ms``: the first end of all others, if any is known;
+    ``first_ms``: the first end of these; ``due_ms``: by when the first of them is committed again."""
+
+    others_ms: int | None
+    first_ms: int
+    due_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """``due``: to be committed again now. ``lost``: to be restored. ``next_due_ms``: when the next one will be due.
 
     ``ends_ms``: when offsets end, as far as that is known. ``exact``: all ends are known exactly. ``kept``: offsets
-    with a retention of their own, longer than the brokers'. ``places``: with what is known now.
+    with a retention of their own, longer than the brokers'. ``places``: with what is known now. ``prevented``: of those
+    ends, which are prevented.
     """
 
     places: Places
@@ -86,6 +97,7 @@ class Plan:
     exact: bool
     kept: int
     next_due_ms: int | None
+    prevented: Prevented | None = None
 
     @property
     def expires_ms(self) -> int | None:
@@ -113,7 +125,20 @@ def decide(seen: Seen) -> Plan:
         exact=all(end.exact for end in ends.values()),
         kept=sum(end.own_ms is not None for end in ends.values()),
         next_due_ms=min(later, default=None),
+        prevented=_prevented(seen, ends, due_ms),
     )
+
+
+def _prevented(
+    seen: Seen, ends: Mapping[TopicPartition, Expiry], due_ms: Mapping[TopicPartition, int | None]
+) -> Prevented | None:
+    """``None``: no known end is."""
+    kept = {p: end for p, end in ends.items() if due_ms.get(p) is not None and end.at_ms is not None}
+    first_ms = min(_known_ms(seen, kept), default=None)
+    if first_ms is None:
+        return None
+    others_ms = min(_known_ms(seen, {p: end for p, end in ends.items() if p not in kept}), default=None)
+    return Prevented(others_ms, first_ms, min(at for p in kept if (at := due_ms[p]) is not None))
 
 
 def _is_there(place: Place) -> bool:

@@ -21,6 +21,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
 
+from tidegate.service.listening import listen
 from tidegate.service.seats import Seat, Seats
 from tidegate.service.settings import Address
 
@@ -30,6 +31,8 @@ _CONNECTIONS: Final = 32
 """At once."""
 _PER_ADDRESS: Final = 16
 """Of these, from one address: the others remain for the kubelet and for Prometheus."""
+_BACKLOG: Final = 128
+"""Connections that wait to be accepted."""
 _HEADERS: Final = 32 * 1024
 """Bytes of a request, with a token of half as many."""
 
@@ -146,18 +149,20 @@ class HttpServer:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    request_queue_size = 128
 
     def __init__(self, address: Address, routes: Mapping[str, Route], tls: TlsFiles | None, times: Times) -> None:
-        self.address_family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
         self.routes = routes
         self._tls = tls
         self._times = times
         self._lock = threading.Lock()
         self._seated: dict[Any, Seat] = {}
         self._seats = Seats(_CONNECTIONS, _PER_ADDRESS)
+        listening = listen(address, _BACKLOG)
+        self.address_family = listening.family
         # What `finish_request` makes has one argument more.
-        super().__init__((address.host, address.port), _Handler)  # type: ignore[arg-type]
+        super().__init__((address.host, address.port), _Handler, bind_and_activate=False)  # type: ignore[arg-type]
+        self.socket.close()
+        self.socket, self.server_address = listening, listening.getsockname()
 
     def process_request(self, request: Any, client_address: Any) -> None:
         with self._lock:

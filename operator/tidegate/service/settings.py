@@ -160,10 +160,11 @@ class Settings(BaseModel):
     """The namespaces that are served, separated by commas. Empty: the whole cluster."""
 
     health_address: Annotated[Address, BeforeValidator(_address)] = Address("127.0.0.1", 8080)
-    """The address of ``/healthz`` and ``/readyz``, which need no authentication; in a pod ``0.0.0.0:8080``."""
+    """The address of ``/healthz`` and ``/readyz``, which need no authentication; in a pod ``[::]:8080``, which
+    stands for all IPv4 addresses as well."""
 
     metrics_address: Annotated[Address, BeforeValidator(_address)] | None = None
-    """The address of ``/metrics``; in a pod ``0.0.0.0:8443``. Unset: that of ``/healthz``."""
+    """The address of ``/metrics``; in a pod ``[::]:8443``. Unset: that of ``/healthz``."""
 
     metrics_authentication: MetricsAuthentication | None = None
     """Who may read the metrics. ``none``: everybody. ``kubernetes``: users who may ``get`` the non-resource URL
@@ -233,7 +234,7 @@ class Settings(BaseModel):
     """The MutatingWebhookConfiguration into which the operator writes its own CA. Empty: none."""
 
     webhook_address: Annotated[Address, BeforeValidator(_address), AfterValidator(_has_certificates)] | None = None
-    """The HTTPS address of the webhook that injects the agent into pods; in a pod ``0.0.0.0:9443``. Unset: nothing is
+    """The HTTPS address of the webhook that injects the agent into pods; in a pod ``[::]:9443``. Unset: nothing is
     injected."""
 
     agent_image: Annotated[str, Field(min_length=1)] = "tidegate-agent:latest"

@@ -40,6 +40,10 @@ PATIENCE_S = 60.0
 T = TypeVar("T")
 
 
+class NotSaidYet(AssertionError):
+    """A condition that the status does not have."""
+
+
 class World:
     """An `OffsetMirror` `m` of topic `t`, from cluster `here` to cluster `there`."""
 
@@ -131,7 +135,7 @@ class World:
             while time.monotonic() < end:
                 again_after_s = 0.0
                 # A producer id was claimed meanwhile: read again, as by the loop.
-                with contextlib.suppress(Conflict):
+                with contextlib.suppress(Conflict, NotSaidYet):
                     again_after_s = (await self.reconciler.reconcile(self.body)).again_after_s
                     if until():
                         return
@@ -165,7 +169,8 @@ class World:
 
     def condition(self, condition_type: str) -> Condition:
         found = find_condition(self.status.conditions, condition_type)
-        assert found is not None, condition_type
+        if found is None:
+            raise NotSaidYet(condition_type)
         return found
 
     def close(self) -> None:

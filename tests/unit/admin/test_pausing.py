@@ -6,7 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from support.fake_kafka import FakeConsumer, FakeKafka
+from support.fake_consumer import FakeConsumer
+from support.fake_kafka import FakeKafka
 from tidegate.admin.errors import (
     ControlTopicUnfit,
     HoldTakenBack,

@@ -114,7 +114,7 @@ def saying(phase: str, message: str, **more: str) -> dict[str, Any]:
         return {"type": kind, "status": value, "reason": "R", "message": text, "lastTransitionTime": CREATED}
 
     conditions = [condition("Complete", "Unknown", message), *(condition(k, v) for k, v in more.items())]
-    return {"phase": phase, "conditions": conditions}
+    return {"phase": phase, "conditions": conditions, "observedGeneration": 1}
 
 
 def follow(*statuses: dict[str, Any]) -> tuple[bool, list[str]]:

@@ -18,6 +18,8 @@ from tidegate.cli.following import Step
 from tidegate.cli.main import main
 from tidegate.cli.restoring import planned_step
 from tidegate.kube.ports import BACKUPS, RESETS, Kind, KubeUnavailable, Object
+from tidegate.resources.base import read_status
+from tidegate.resources.offset_backup import OffsetBackupStatus
 
 CREATED = "2026-11-20T11:59:00Z"
 SPEC: dict[str, Any] = {
@@ -141,6 +143,16 @@ def test_one_is_due_after_the_newest_also_by_a_clock_that_is_behind(kube: Cluste
     assert when_to_take(body, NOON + timedelta(hours=2)) == datetime(2026, 11, 20, 14, tzinfo=UTC)
 
 
+def test_one_is_due_now_where_the_newest_was_made_by_a_clock_that_was_ahead(kube: Cluster) -> None:
+    """The operator makes it then, and not in a year."""
+    body = kube.get(BACKUPS, "ns", "nightly")
+    ahead = {**body, "status": {"last": backup(13, due="2027-11-20T13:00:00Z")}}
+    assert when_to_take(ahead, NOON) == NOON.replace(microsecond=0)
+    before = read_status(OffsetBackupStatus, ahead)
+    assert take_step(ahead, NOON, before) == Step("the backup was requested")
+    assert take_step({**ahead, "status": {"last": backup(12)}}, NOON.replace(microsecond=0), before).done
+
+
 @pytest.mark.parametrize(
     ("status", "step"),
     [
@@ -154,13 +166,38 @@ def test_one_is_due_after_the_newest_also_by_a_clock_that_is_behind(kube: Cluste
 )
 def test_it_is_waited_until_it_is_there(status: dict[str, Any], step: Step) -> None:
     body = {"metadata": {}, "status": {**status, "conditions": [condition("BackedUp", "True", "BackupTaken", "m")]}}
-    assert take_step(body, datetime(2026, 11, 20, 13, 0, 1, tzinfo=UTC), 2) == step
+    assert take_step(body, datetime(2026, 11, 20, 13, 0, 1, tzinfo=UTC), OffsetBackupStatus(failures=2)) == step
+
+
+LATER = "2026-11-20T14:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("status", "done"),
+    [
+        ({"launch": "n-7"}, None),
+        ({"launch": "n-7", "failures": 1, "next": LATER}, None),
+        ({"launch": "n-7", "failures": 0, "last": backup(13), "next": LATER}, None),
+        ({"launch": "n-8", "failures": 1}, None),
+        ({"launch": "n-8", "failures": 2, "next": LATER}, False),
+        ({"launch": "n-8", "failures": 1, "last": backup(13), "next": LATER}, False),
+        ({"launch": "n-8", "failures": 0, "last": backup(14), "next": LATER}, True),
+    ],
+)
+def test_how_the_one_before_it_ends_that_was_under_way_is_not_its_own_end(
+    status: dict[str, Any], done: bool | None
+) -> None:
+    before = OffsetBackupStatus(launch="n-7", failures=3 if "last" in status else 0)
+    body = {"metadata": {}, "status": {**status, "conditions": [condition("BackedUp", "True", "BackupTaken", "m")]}}
+    assert take_step(body, datetime(2026, 11, 20, 13, 0, 1, tzinfo=UTC), before).done is done
 
 
 def test_what_is_refused_is_not_waited_for() -> None:
     conditions = [condition("BackedUp", "False", "StorageNotAllowed", "m"), condition("Stalled", "True", "S", "m")]
-    body = {"metadata": {}, "status": {"conditions": conditions}}
-    assert take_step(body, NOON, 0).refused == "resolve the cause"
+    body = {"metadata": {"generation": 1}, "status": {"conditions": conditions, "observedGeneration": 1}}
+    assert take_step(body, NOON, OffsetBackupStatus()).refused == "resolve the cause"
+    corrected = {**body, "metadata": {"generation": 2}}
+    assert not take_step(corrected, NOON, OffsetBackupStatus()).refused
 
 
 def test_a_backup_is_asked_for_by_an_annotation(kube: Cluster, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from support.fake_consumer import FakeConsumer
 from support.fake_details import FakeDetails
-from support.fake_kafka import START, FakeConsumer, FakeKafka
+from support.fake_kafka import START, FakeKafka
 from tidegate.admin.service import Pauses
 from tidegate.cli.errors import UsageError
 from tidegate.cli.groups import carry_out, connection_of

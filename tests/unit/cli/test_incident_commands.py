@@ -171,6 +171,15 @@ def test_a_reset_that_fails_is_no_success(phase: str) -> None:
     assert followed(Story(RESETS, RESET, status(phase)), reset_step)[0] is False
 
 
+def test_a_reset_that_was_just_corrected_is_not_refused_for_what_it_was() -> None:
+    refused = condition("Stalled", "True", "spec.to: name a target", "InvalidSpec")
+    before = status("Pending", refused, observedGeneration=0)
+
+    assert followed(Story(RESETS, RESET, before, status("Succeeded", observedGeneration=1)), reset_step)[0] is True
+    with pytest.raises(CommandFailed, match="is refused for the reason above: resolve the cause and it begins"):
+        followed(Story(RESETS, RESET, before, {**before, "observedGeneration": 1}), reset_step)
+
+
 def test_a_pause_is_done_when_its_newest_generation_is_paused() -> None:
     said = condition("Paused", "True", "all are")
     older = status("Paused", said, observedGeneration=0, paused="1/1")
@@ -452,6 +461,31 @@ def test_a_namespace_on_one_screen() -> None:
     assert "OffsetResetPolicy ns/keep (g): Unknown" in text
     assert "KafkaConnection ns/prod (c-1): Ready, 1 hour ago\n      only observes; Reached: 3 brokers" in text
     assert json.loads(json.dumps(as_json(overview)))["parts"]["Pauses"][0]["troubled"] is True
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "said"),
+    [
+        (POLICIES, {**PAUSE, "retention": {}}, condition("Retained", "False", "3 are gone", "OffsetsExpired")),
+        (POLICIES, {**PAUSE, "stuckRecords": {}}, condition("RecordStuck", "True", "orders-0@7", "Stuck")),
+        (POLICIES, {**PAUSE, "consumers": {}}, condition("Injected", "False", "2 pods", "NotInjected")),
+        (CONNECTIONS, {"bootstrapServers": "k:1"}, condition("AuditTopic", "False", "no leader", "Unavailable")),
+        (CONNECTIONS, {"bootstrapServers": "k:1"}, condition("ControlTopics", "False", "compact", "WrongSettings")),
+        (CONNECTIONS, {"bootstrapServers": "k:1"}, condition("ConnectClusters", "False", "no Secret", "SecretGone")),
+    ],
+)
+def test_what_is_wrong_with_a_resource_that_is_ready_is_marked(
+    kind: Kind, spec: dict[str, Any], said: dict[str, Any]
+) -> None:
+    kube, ready = FakeKube(), condition("Ready", "True", "all is kept", "Fine")
+    for name, conditions in (("bad", [ready, said]), ("good", [ready, {**said, "status": "Unknown"}])):
+        kube.replace_status(kind, kube.create(kind, "ns", name, spec, CREATED), {"conditions": conditions})
+
+    text = "\n".join(lines(overview_of(everything(kube), "namespace ns"), START))
+
+    assert f"! {kind.kind} ns/bad" in text
+    assert f"Fine: all is kept; {said['type']} is {said['status']}, {said['reason']}: {said['message']}" in text
+    assert f"  {kind.kind} ns/good" in text
 
 
 def test_what_could_not_be_listed_is_not_said_to_be_none() -> None:

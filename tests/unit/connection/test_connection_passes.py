@@ -20,6 +20,7 @@ from tidegate.connection.live import Live, LiveConnections
 from tidegate.connection.observer import Observer
 from tidegate.connection.reconcile import ConnectionReconciler, Parts
 from tidegate.connection.watched import Snapshot
+from tidegate.control.topics import TopicsChecked
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Fenced, KafkaFailure, NotAuthorized, Unavailable
 from tidegate.kafka.rights import Resource, Right
@@ -202,6 +203,36 @@ def test_control_topics_that_somebody_needs_are_made_and_said_to_be_usable(world
     assert (topics.status, topics.reason) == ("True", "Usable")
 
 
+@pytest.mark.parametrize("answers", [True, False])
+def test_what_was_said_of_control_topics_goes_with_them(world: World, *, answers: bool) -> None:
+    """Nobody may need the ones that the connection names by now, and so look at them, for long."""
+
+    def said() -> str | None:
+        found = find_condition(read_status(ConnectionStatus, world.body).conditions, CONTROL_TOPICS)
+        return found.message if found is not None else None
+
+    spec = {"bootstrapServers": "127.0.0.1:9092"}
+    world.look()
+    live = world.live.get("ns", "kafka")
+    assert live is not None
+    usable = TopicsChecked(True, "Usable", "topics __tidegate and __tidegate.acks exist and are set up as required")
+    world.live.topics_checked(live, usable)
+    world.look()
+    assert said() == usable.message
+    world.kube.change(CONNECTIONS, "ns", "kafka", spec={**spec, "allow": {"groups": ["a*"]}})
+    world.look()
+    assert said() == usable.message, "they are the same"
+
+    world.kube.change(CONNECTIONS, "ns", "kafka", spec={**spec, "controlTopic": {"name": "other"}})
+    if not answers:
+        world.kafka.fail("groups", Unavailable("nobody answers"))
+        world.kafka.fail("cluster", Unavailable("nobody answers"))
+    world.look()
+    assert said() == (None if answers else usable.message)
+    world.look()
+    assert said() is None
+
+
 def capabilities(world: World) -> CapabilitiesStatus:
     found = read_status(ConnectionStatus, world.body).capabilities
     assert found is not None
@@ -350,6 +381,27 @@ def test_a_connection_is_frozen_at_once_and_stays_open(world: World, *, answers:
     assert find_condition(read_status(ConnectionStatus, world.body).conditions, FROZEN) is None
     assert world.metric("tidegate_connection_frozen") == 0
     assert thawed_step(world.body).done
+
+
+def test_one_that_is_being_deleted_is_frozen_and_lets_others_do_less_all_the_same(world: World) -> None:
+    """Somebody's finalizer may hold it for days, in which it stays open."""
+    spec = {"bootstrapServers": "127.0.0.1:9092", "allow": {"namespaces": [{"name": "team-a"}]}}
+    world.kube.change(CONNECTIONS, "ns", "kafka", spec=spec)
+    world.look()
+    world.changed.clear()
+    spec = {"bootstrapServers": "127.0.0.1:9092", "freeze": {"reason": "INC-4711"}}
+    world.kube.change(CONNECTIONS, "ns", "kafka", spec=spec)
+    body = {**world.body, "metadata": {**world.body["metadata"], "deletionTimestamp": "2026-11-27T03:12:00Z"}}
+
+    asyncio.run(world.reconciler.reconcile(body))
+
+    live = world.live.get("ns", "kafka")
+    assert live is not None
+    assert (live.frozen, world.live.is_frozen(live)) == ("frozen: INC-4711", True)
+    assert world.live.used_from("team-a", ("ns", "kafka")) is None
+    assert world.changed == [("ns", "kafka")]
+    asyncio.run(world.reconciler.reconcile({**body, "spec": {}}))
+    assert world.live.is_frozen(live), "by what could be read of it last"
 
 
 def test_a_process_that_starts_reads_that_it_is_frozen_before_anything_uses_it(world: World) -> None:

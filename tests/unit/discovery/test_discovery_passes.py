@@ -26,7 +26,7 @@ from tidegate.discovery import feature, watch
 from tidegate.discovery.backfill import Backfills
 from tidegate.discovery.feature import DiscoveryFeature, Parts, is_refused
 from tidegate.discovery.remembered import PART, decode
-from tidegate.kafka.errors import Refused, Unavailable
+from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Refused, Unavailable
 from tidegate.kafka.model import Group, GroupState, GroupType, TopicPartition
 from tidegate.kube.ports import KubeEvent
 from tidegate.policy.feature import PolicyView
@@ -87,6 +87,7 @@ class Operator:
         self.world = world
         self.uid = uid
         self.memory: PolicyMemory | None = None
+        self.trouble = ""
         self.ask(**spec)
         if beside is not None:
             self.live, self.lives, self.feature = beside.live, beside.lives, beside.feature
@@ -131,7 +132,7 @@ class Operator:
             PolicyView(body, spec, world.status, self.live, world.clock.now(), world.resetting, memory)
         )
         await self.memory.write(0)
-        world.status = kept.status
+        world.status, self.trouble = kept.status, kept.trouble[1] if kept.trouble is not None else ""
         world.told += kept.happenings
         status, document = kept.status.discovery, await memory.recall(PART)
         if status is None or document is None:
@@ -467,6 +468,49 @@ def test_a_broker_that_fails_delays_and_loses_nothing(world: World) -> None:
     assert world.counted("tidegate_discovery_polls_total", connection="ns/kafka", outcome="failed") == 2
 
 
+@pytest.mark.parametrize(
+    ("failure", "times"),
+    [(NotAuthorized("commit offsets: no Write on TransactionalId"), 3), (Unavailable("no coordinator"), 12)],
+    ids=["refused", "unavailable for long"],
+)
+def test_a_start_that_can_not_be_given_is_told_of_until_it_is(world: World, failure: KafkaFailure, times: int) -> None:
+    """Its Event has said that the group begins the partition at its start."""
+    with world.operator() as operator:
+        operator.first()
+        world.kafka.fail("send", *[failure] * times)
+        world.kafka.add_partitions("orders", 3)
+        operator.until(lambda _: operator.trouble != "", "it is said")
+        trouble = operator.trouble
+        operator.settled("orders", 3)
+        operator.run(operator.keep())
+
+    assert (operator.trouble, world.kafka.committed(GROUP)) == ("", {TopicPartition("orders", 2): 0})
+    assert trouble.startswith(f"the start of orders 2 could not be committed for group payments: {failure}. ")
+    assert [h.reason for h in world.told] == ["PartitionsFound", "StartFailed"]
+    assert "begins at its end" in world.told[1].message
+
+
+def test_nothing_is_said_of_a_start_once_its_topic_is_gone(world: World) -> None:
+    world.kafka.create_topic("refunds", 1)
+    with world.operator() as operator:
+        operator.settled("refunds", 1)
+        world.kafka.fail("send", *[NotAuthorized("commit offsets: no Write on TransactionalId")] * 1000)
+        world.kafka.add_partitions("refunds", 2)
+        operator.until(lambda _: operator.trouble != "", "it is said")
+        world.kafka.delete_topic("refunds")
+        operator.until(lambda _: operator.trouble == "", "it is not said any more")
+
+
+def test_a_start_that_a_broker_is_slow_to_take_is_told_of_to_nobody(world: World) -> None:
+    with world.operator() as operator:
+        operator.first()
+        world.kafka.fail("send", *[Unavailable("no coordinator")] * 3)
+        world.kafka.add_partitions("orders", 3)
+        operator.settled("orders", 3)
+
+    assert [h.reason for h in world.told] == ["PartitionsFound"]
+
+
 def test_a_look_that_is_ended_with_the_operator_is_not_counted_as_failed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -516,6 +560,7 @@ def test_an_owner_that_was_too_early_is_sent_back_once_no_reset_is_under_way(wor
         world.kafka.add_partitions("orders", 3)
         world.kafka.append(TopicPartition("orders", 2), [START] * 9)
         operator.until(lambda s: s.began_at_end == 1, "it is noticed")
+        operator.run(eventually(lambda: world.counted("tidegate_new_partitions_total", outcome="Overtaken") == 1))
         during = world.kafka.committed(GROUP, new(2))
         world.resetting = False
         operator.until(lambda s: s.backfilled == 1, "it is sent back")
@@ -526,6 +571,33 @@ def test_an_owner_that_was_too_early_is_sent_back_once_no_reset_is_under_way(wor
     assert "up to 7 record(s)" in world.told[1].message
     for outcome in ("Overtaken", "Backfilled"):
         assert world.counted("tidegate_new_partitions_total", outcome=outcome) == 1
+
+
+def test_one_that_is_being_sent_back_when_its_process_dies_counts_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the one that it is sent back by: an alert compares those that were with those that had to be."""
+    let_go = threading.Event()
+
+    def dies(*_: Any) -> RunResult:
+        let_go.wait(WITHIN_S)
+        raise Unavailable("the process is gone")
+
+    def counted() -> list[float | None]:
+        return [world.counted("tidegate_new_partitions_total", outcome=o) for o in ("Overtaken", "Backfilled")]
+
+    world.kafka.commit_directly(GROUP, {TopicPartition("orders", 2): 7})
+    with monkeypatch.context() as dying, world.operator() as operator:
+        dying.setattr(Backfills, "carry_out", dies)
+        operator.first()
+        world.kafka.add_partitions("orders", 3)
+        world.kafka.append(TopicPartition("orders", 2), [START] * 9)
+        operator.until(lambda s: s.began_at_end == 1, "it is about to be sent back")
+        assert counted() == [0, 0]
+    let_go.set()
+    with world.operator() as operator:
+        operator.until(lambda s: s.backfilled == 1, "it is sent back")
+    assert counted() == [1, 1]
 
 
 def test_owners_that_are_being_sent_back_for_minutes_take_no_thread_from_others(
@@ -666,6 +738,26 @@ def test_an_owner_that_could_not_be_sent_back_is_told_of_and_sent_back_later(wor
     assert "group payments could not be sent back to the start of orders 2" in failed
     assert "no transactions today" in failed
     assert world.counted("tidegate_new_partitions_total", outcome="Overtaken") == 1
+
+
+def test_an_owner_for_which_no_run_can_be_begun_is_told_of_as_well(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first Event has said that it is sent back."""
+
+    def refused(*_: Any) -> RunResult:
+        raise NotAuthorized("join group payments: no Read on Group")
+
+    with monkeypatch.context() as failing, world.operator() as operator:
+        failing.setattr(Backfills, "carry_out", refused)
+        operator.first()
+        world.kafka.commit_directly(GROUP, {TopicPartition("orders", 2): 7})
+        world.kafka.add_partitions("orders", 3)
+        world.kafka.append(TopicPartition("orders", 2), [START] * 9)
+        operator.until(lambda _: len(world.told) > 2, "it is said")
+
+    assert [h.reason for h in world.told][:3] == ["PartitionsFound", "BeganAtEnd", "BackfillFailed"]
+    assert "start of orders 2: join group payments: no Read on Group" in world.told[2].message
 
 
 def seen_by_others(world: World, number: int, age: timedelta) -> None:
@@ -1178,6 +1270,32 @@ def test_an_owner_that_is_being_sent_back_while_its_connection_is_opened_anew_is
 
     assert (status.began_at_end, status.backfilled) == (1, 1)
     assert world.kafka.committed(GROUP) == {partition: 5}
+
+
+@pytest.mark.parametrize(("age", "initial"), [(timedelta(days=19), 2), (timedelta(minutes=5), 0)])
+def test_a_topic_is_no_younger_after_its_connection_was_opened_anew(
+    world: World, monkeypatch: pytest.MonkeyPatch, age: timedelta, initial: int
+) -> None:
+    """As for new credentials, which says nothing of when clients have heard of the topic."""
+    monkeypatch.setattr(feature, "_COMMITTED_S", 0.0)  # by the loop's clock, which no test moves
+    world.kafka.commit_directly(GROUP, {TopicPartition("orders", 0): 5})
+    with world.operator(topics=None) as operator:
+        operator.settled("orders", 2)
+        world.kafka.create_topic("audit", 2)
+        world.kafka.fill("audit", 9)
+        operator.until(lambda _: "audit" in operator.feature._watches["c"].topics, "the topic is seen")
+        world.clock.sleep(age.total_seconds())
+        opened: Any = OpenedAnew(world.kafka)
+        operator.live = replace(operator.live, kafka=opened)
+        operator.observer.connect("c", "ns/kafka", opened, world.kafka.control)
+        operator.run(operator.keep())
+        operator.until(lambda _: "audit" in operator.feature._watches["c"].topics, "the topic is seen again")
+        world.kafka.commit_directly(GROUP, dict.fromkeys(new(0, 1, topic="audit"), 9))
+        status = operator.settled("audit", 2)
+
+    assert {topic.name: topic.initial for topic in status.topics} == {"orders": 2, "audit": initial}
+    where = 9 if initial else 0
+    assert world.kafka.committed(GROUP, new(0, 1, topic="audit")) == dict.fromkeys(new(0, 1, topic="audit"), where)
 
 
 def test_no_owner_is_sent_back_for_a_policy_that_has_gone_meanwhile(

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from support.fake_kafka import START, FakeClock, FakeConsumer, FakeKafka
+from support.fake_consumer import FakeConsumer
+from support.fake_kafka import START, FakeClock, FakeKafka
 from tidegate.discovery.backfill import Asker, Backfills
 from tidegate.discovery.starts import Outcome, Start, give_starts
 from tidegate.kafka.connection import Connection

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from support.fake_kafka import START, FakeConsumer, FakeKafka
+from support.fake_consumer import FakeConsumer
+from support.fake_kafka import START, FakeKafka
 from support.fake_kube import FakeKube
 from tidegate.cli import why
 from tidegate.cli.main import main

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from support.fake_kafka import FakeClock, FakeConsumer, FakeGuest, FakeKafka
+from support.fake_consumer import FakeConsumer
+from support.fake_kafka import FakeClock, FakeGuest, FakeKafka
 from tidegate.kafka.assignments import LEADER_CLIENT_ID
 from tidegate.kafka.errors import NotAuthorized, Unavailable
 from tidegate.kafka.model import Group, GroupState, Seat, TopicPartition

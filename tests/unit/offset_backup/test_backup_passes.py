@@ -394,6 +394,22 @@ def test_another_place_gets_a_backup_at_once_and_its_own_counts(world: World) ->
     assert world.last.last is None
 
 
+def test_back_in_a_former_place_it_is_not_said_that_there_is_none(world: World) -> None:
+    """Those that were taken there are there, and can be restored from; the operator only does not know of them."""
+    world.keep(4)
+    world.end_job()
+    world.keep(2)
+    for place in (ELSEWHERE, CLAIM):
+        world.spec["storage"] = place
+        world.keep(4)
+        assert world.condition.message == (
+            "no backup of this cluster is known in this storage yet: the first one is to be made"
+        )
+    world.end_job()
+    world.keep(2)
+    assert world.condition.reason == "BackupTaken"
+
+
 @pytest.mark.parametrize("restarted", [False, True])
 def test_suspending_ends_the_job_and_nothing_is_late_meanwhile(world: World, restarted: bool) -> None:
     world.keep(4)
@@ -417,6 +433,50 @@ def test_suspending_ends_the_job_and_nothing_is_late_meanwhile(world: World, res
     world.keep(4)
     assert world.attempts() == ["1", "2"]
     assert world.condition.reason == "FirstBackup"
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_one_that_was_taken_just_before_it_is_suspended_is_told_of(world: World, *, restarted: bool) -> None:
+    world.keep(4)
+    world.end_job(unread=1)
+    if restarted:
+        world.restart()
+    world.spec["suspend"] = True
+    world.keep(3)
+
+    assert (world.condition.reason, world.condition.message) == (
+        "Suspended",
+        "spec.suspend is true: no backup is taken; the newest one was due at 2026-11-20T12:00:00Z",
+    )
+    assert world.last.last is not None
+    assert world.last.backups == (world.last.last,)
+    assert world.events == ["BackupTaken", "GroupsUnread"]
+    assert world.sample("tidegate_backup_attempts_total", outcome="Taken") == 1
+    world.spec["suspend"] = False
+    world.keep(3)
+    assert (world.condition.reason, world.events) == ("GroupsUnread", ["BackupTaken", "GroupsUnread"])
+
+
+@pytest.mark.parametrize(("more", "missed"), [(0, 0), (2, 1)])
+def test_while_it_is_suspended_no_due_time_is_missed(world: World, more: int, missed: int) -> None:
+    world.keep(4)
+    world.end_job()
+    world.keep(2)
+    world.spec["suspend"] = True
+    world.keep(2)
+    world.clock.sleep(5 * 3600)
+    world.spec["suspend"] = False
+    world.open_connection(replace(world.connection, trouble=("KafkaUnavailable", "no broker answers")))
+    world.keep(2)
+    world.clock.sleep(more * 3600)
+    world.open_connection(replace(world.connection, trouble=None))
+    world.keep(4)
+    world.end_job()
+    world.keep(2)
+
+    assert world.document.order.due == at(17 + more)
+    assert world.last.missed == missed
+    assert ("1 due time(s) before it were missed" in world.kube.happenings_of("p")[-1].message) is bool(missed)
 
 
 @pytest.mark.parametrize("changed", [{"suspend": True}, {"storage": ELSEWHERE}], ids=["suspended", "changed"])
@@ -681,6 +741,112 @@ def test_without_its_connection_it_waits_and_says_when_a_backup_is_late(
     world.open_connection(replace(world.connection, trouble=None))
     world.keep(3)
     assert world.attempts() == ["1", "2"]
+
+
+@pytest.mark.parametrize("before", ["suspended", "not readable", "refused"])
+def test_while_it_waits_nothing_is_said_of_a_spec_that_is_no_more(world: World, before: str) -> None:
+    world.keep(4)
+    world.end_job()
+    world.keep(2)
+    match before:
+        case "suspended":
+            world.spec["suspend"] = True
+        case "not readable":
+            world.spec["schedule"] = "1s"
+        case _:
+            world.open_connection(replace(world.connection, allow=AllowSpec()))
+    world.keep(2)
+    assert world.condition.reason in ("Suspended", "InvalidSpec", "StorageNotAllowed")
+    world.open_connection(replace(world.connection, trouble=("KafkaUnavailable", "no broker answers")))
+    world.spec |= {"suspend": False, "schedule": "2h"}
+
+    world.keep(2)
+
+    assert world.condition.observed_generation == world.body["metadata"]["generation"]
+    assert (world.condition.status.value, world.condition.reason) == ("Unknown", "WaitingForConnection")
+
+
+def test_a_backup_that_is_not_late_by_a_longer_schedule_is_not_said_to_be(world: World) -> None:
+    world.keep(4)
+    world.end_job()
+    world.keep(2)
+    world.open_connection(replace(world.connection, trouble=("KafkaUnavailable", "no broker answers")))
+    world.clock.sleep(2 * 3600 + 60)
+    world.keep()
+    assert world.condition.reason == "BackupLate"
+
+    world.spec["schedule"] = "24h"
+    world.keep()
+
+    assert (world.condition.status.value, world.condition.reason) == ("Unknown", "WaitingForConnection")
+
+
+def test_while_a_job_is_ended_nothing_is_said_of_a_spec_that_is_no_more(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_launch: Launch) -> None:
+        raise RunnerFailure("the API server does not answer")
+
+    world.keep(4)
+    world.spec["schedule"] = "1s"
+    world.keep(2)
+    assert world.condition.reason == "InvalidSpec"
+    monkeypatch.setattr(world.jobs, "stop", fails)
+    world.spec |= {"schedule": "1h", "storage": ELSEWHERE}
+
+    world.keep(2)
+
+    assert (world.condition.status.value, world.condition.reason) == ("Unknown", "EndingJob")
+
+
+@pytest.mark.parametrize("why", ["somebody else's", "of a newer version"])
+def test_prometheus_is_told_of_the_newest_also_while_its_document_can_not_be_used(world: World, why: str) -> None:
+    world.keep(4)
+    world.end_job()
+    world.keep(2)
+    assert world.last.last is not None
+    [key] = world.documents
+    if why == "somebody else's":
+        world.kube.config_map_owners[key] = "another"
+    else:
+        world.documents[key]["version"] = "2"
+    world.restart()
+
+    world.keep(2)
+
+    assert world.condition.reason in ("DocumentNotOwned", "WrittenByNewerVersion")
+    taken_at = world.last.last.taken_at.timestamp()
+    assert world.sample("tidegate_backup_timestamp_seconds", resource_namespace="ns", backup="p") == taken_at
+    assert world.sample("tidegate_backup_schedule_seconds", resource_namespace="ns", backup="p") == 3600
+
+    world.spec["suspend"] = True
+    world.restart()
+    world.keep(2)
+    assert world.sample("tidegate_backup_timestamp_seconds", resource_namespace="ns", backup="p") is None
+
+
+def test_what_came_of_backups_in_another_place_is_told_also_of_the_same_due_time(world: World) -> None:
+    world.keep(4)
+    world.end_job("no such claim")
+    world.keep(2)
+    world.clock.sleep(120)
+    world.keep(2)
+    world.end_job()
+    world.keep(2)
+    assert world.events == ["BackupFailed", "BackupTaken"]
+
+    world.spec["storage"] = ELSEWHERE
+    world.keep(3)
+    world.end_job("access denied")
+    world.keep(2)
+    assert "access denied" in world.kube.happenings_of("p")[-1].message
+    world.clock.sleep(120)
+    world.keep(2)
+    world.end_job(unread=1)
+    world.keep(2)
+
+    assert world.document.order.due == at(12)
+    assert world.events[2:] == ["BackupFailed", "BackupTaken", "GroupsUnread"]
 
 
 def test_a_spec_that_can_not_be_read_is_refused(world: World) -> None:

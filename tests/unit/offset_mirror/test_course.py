@@ -11,11 +11,10 @@ import pytest
 from support.fake_kafka import FakeClock
 from support.mirror.fake_cluster import FakeMirrorCluster, FakeTarget
 from support.mirror.written import Written, batch
-from tidegate.kafka.errors import NotAuthorized, Unavailable
+from tidegate.kafka.errors import NotAuthorized
 from tidegate.kafka.model import LogBounds, TopicPartition
-from tidegate.kafka_client.mirror_requests import fetched
 from tidegate.mirror.batches import Unreadable, read_batches
-from tidegate.mirror.copier import Copier
+from tidegate.mirror.copier import Copier, Waiting
 from tidegate.mirror.model import Appended, Done, Interrupted, ProducerIds, Refusal, Tail
 from tidegate.mirror.source import SourceRead
 from tidegate.mirror.states import Lost, Mirror, Ready
@@ -266,7 +265,7 @@ def test_a_source_that_holds_back_by_a_quota_is_compared_and_copied_all_the_same
 
     def read(offset: int) -> SourceRead | Interrupted:
         if next(held):
-            return Interrupted("read t-0 of the source: the broker holds back what is read, by a quota")
+            return Interrupted("the broker holds back what is read", held_back=True)
         found = source.read(offset)
         assert isinstance(found, SourceRead)
         first = next((one for one in read_batches(found.data) if one.next_offset > offset), None)
@@ -279,19 +278,11 @@ def test_a_source_that_holds_back_by_a_quota_is_compared_and_copied_all_the_same
     assert world.target.log("t").visible() == world.source.log("t").visible()
 
 
-def test_a_read_that_is_held_back_says_so() -> None:
-    with pytest.raises(Unavailable) as held:
-        fetched(SimpleNamespace(error_code=0, responses=[]))
-
-    assert Interrupted(str(held.value)).is_held_back
-    assert not Interrupted("read t-0 of the source: its leader is not there").is_held_back
-
-
 def test_what_was_read_is_not_kept_while_others_have_the_threads(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.source.write("t", 50)
     step = world.copier.step
 
-    def slow() -> str | None:
+    def slow() -> Waiting | None:
         world.clock.sleep(1)
         return step()
 

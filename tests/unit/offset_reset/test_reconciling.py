@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from support.fake_kafka import FakeConsumer
+from support.fake_consumer import FakeConsumer
 from support.killed import Killed
 from support.reset_world import CREATED, T0, FleetWorld, World
 from support.sweeping import Sweeping

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from support.fake_kafka import FakeConsumer
+from support.fake_consumer import FakeConsumer
 from support.killed import Killed
 from support.reset_world import CREATED, T0, World
 from tidegate.control.records import Hold, HoldKey, LimitKey

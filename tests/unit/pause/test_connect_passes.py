@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from support.connect_pauses import BY_CONNECT, asked, connector, made, members
-from support.fake_kafka import FakeConsumer
+from support.fake_consumer import FakeConsumer
 from support.fake_kube import FakeKube
 from support.pause_world import World, condition, status
 from tidegate.connect.ports import (

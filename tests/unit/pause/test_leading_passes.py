@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.fake_kafka import FakeConsumer
+from support.fake_consumer import FakeConsumer
 from support.live import live_of
 from support.pause_world import SPEC, World, condition, status
 from tidegate.kafka.assignments import LEADER_CLIENT_ID

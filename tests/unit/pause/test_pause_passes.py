@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from support.fake_kafka import FakeConsumer
+from support.fake_consumer import FakeConsumer
 from support.fake_kube import FakeKube
 from support.killed import Killed
 from support.observed import freeze, observe

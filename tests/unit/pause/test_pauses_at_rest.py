@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import Any
 
-from support.fake_kafka import FakeConsumer
+from support.fake_consumer import FakeConsumer
 from support.fake_kube import FakeKube
 from support.pause_world import World
 from tidegate.kafka.errors import Unavailable

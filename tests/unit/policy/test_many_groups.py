@@ -867,6 +867,49 @@ def test_what_does_not_fit_into_a_config_map_is_said_once_and_the_rest_is_writte
     assert "ConfigMap" not in condition.message
 
 
+def test_a_policy_that_can_give_no_starts_is_not_ready_until_it_can(world: World) -> None:
+    def ready() -> tuple[str, str]:
+        said = world.said("p", READY)
+        assert said is not None
+        return said.status.value, said.reason
+
+    commit(world, "payments")
+    world.declare("p", group="payments", **DISCOVERS)
+    first_discovery(world, "p")
+    assert ready()[0] == "True"
+    world.kafka.fail("send", *[NotAuthorized("commit offsets: no Write on TransactionalId")] * 5)
+    world.kafka.add_partitions("orders", 3)
+
+    world.until(lambda: ready() == ("False", "StartFailed"), "it is said")
+    world.until(lambda: ready()[0] == "True", "the start is given")
+
+    assert new_starts(world, "payments") == [0]
+    assert world.told("p").count("StartFailed") == 1
+
+
+@pytest.mark.parametrize("groups", [{"group": "payments"}, {"groups": ["*"]}], ids=["one group", "many groups"])
+def test_what_is_done_is_said_also_while_what_is_remembered_can_not_be_stored(
+    world: World, monkeypatch: pytest.MonkeyPatch, groups: dict[str, Any]
+) -> None:
+    commit(world, "payments")
+    world.declare("p", **groups, **DISCOVERS)
+    with monkeypatch.context() as small:
+        small.setattr(memory, "INLINE_LIMIT_BYTES", 1)
+        small.setattr(memory, "LIMIT_BYTES", 1)
+        world.until(lambda: (d := world.status("p").discovery) is not None and d.initial_discovery_finished, "at first")
+        world.kafka.add_partitions("orders", 3)
+        world.until(lambda: (d := world.status("p").discovery) is not None and d.starts_committed == 1, "it is counted")
+    assert world.kube.config_maps == {}
+    [told] = [each for each in world.kube.happenings_of("p") if each.reason == "MemoryNotWritten"]
+    assert "does not fit into a ConfigMap" in told.message
+    assert "partitions that are there by then count as old" in told.message
+
+    world.kafka.add_partitions("orders", 4)
+    world.until(lambda: (d := world.status("p").discovery) is not None and d.starts_committed == 2, "it goes on")
+    assert world.kube.config_maps != {}
+    assert world.told("p").count("MemoryNotWritten") == 1
+
+
 def test_of_a_reason_ten_events_are_recorded_and_how_many_more_there_are_is_said_once(world: World) -> None:
     world.declare("every", groups=["*"], retention={"guard": False, "warnBefore": "24h"})
     commit(world, *(f"g-{n:03}" for n in range(60)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from support.fake_kafka import FakeTransaction
 from support.killed import Killed
+from support.simulated_groups import GROUP, KINDS, RESET, Kind, Mortal, Outage, Process, World, places_to_die
 from tidegate.audit.codec import decode_change, encode_change
 from tidegate.audit.records import Action, Actor, Attribution, AuditTopic, Change, Moved, State
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Unavailable
@@ -24,18 +24,12 @@ from tidegate.reset.model.result import RunResult
 from tidegate.reset.runs import job
 from tidegate.resources.replay import Then
 from tidegate.resources.reset import ResetPhase, Way
-from unit.reset.test_apply_simulated import GROUP, KINDS, RESET, Kind, Mortal, Outage, Process, World, _steps
 
 TOPIC = "__tidegate_audit"
 BY = Actor("OffsetReset", "replay", "team")
 ATTRIBUTION = Attribution(AuditTopic(TOPIC), BY, requester="ann", approver="bob", approved="f00d")
 REQUIRED = replace(ATTRIBUTION, topic=AuditTopic(TOPIC, required=True))
 SOME = [k for k in KINDS if k.name in ("eager", "cooperative", "consumer", "managed-eager")]
-
-
-@pytest.fixture(autouse=True)
-def _no_power_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 @dataclass
@@ -140,7 +134,7 @@ def test_a_writer_may_die_at_any_step_of_a_transaction(kind: Kind, tmp_path: Pat
     whole = Process()
     recorded(kind, tmp_path / "whole").execute(whole)
     near = {n for n, name in enumerate(whole.calls, 1) if "transaction" in name or name.endswith("fence")}
-    for step in (n for n in _steps(whole.calls) if n in near):
+    for step in (n for n in places_to_die(whole.calls) if n in near):
         for after in (False, True):
             died = f"died {'after' if after else 'before'} call {step} ({whole.calls[step - 1]})"
             reset = recorded(kind, tmp_path / f"{step}-{after}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -14,6 +13,17 @@ import pytest
 
 from support.fake_kafka import FakeKafka, FakeTransaction
 from support.killed import Killed
+from support.simulated_groups import (
+    BACK,
+    GROUP,
+    KINDS,
+    TOPIC,
+    Kind,
+    Mortal,
+    Process,
+    start_members,
+)
+from support.simulated_groups import PARTITIONS as P
 from support.taking_turns import Slow, TakingTurns
 from tidegate.control.records import Claim, ClaimKey
 from tidegate.kafka.connection import Connection
@@ -33,22 +43,6 @@ from tidegate.reset.model.targets import FromFile, PartitionOffset
 from tidegate.reset.runs import job
 from tidegate.reset.store import StaleAttempt
 from tidegate.resources.reset import ResetPhase
-from unit.reset.test_apply_simulated import (
-    BACK,
-    GROUP,
-    KINDS,
-    TOPIC,
-    Kind,
-    Mortal,
-    Process,
-    start_members,
-)
-from unit.reset.test_apply_simulated import PARTITIONS as P
-
-
-@pytest.fixture(autouse=True)
-def _no_power_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 @dataclass

@@ -3,7 +3,6 @@ nothing is skipped that can't be copied. On the in-memory Kafka."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,14 +12,7 @@ import pytest
 
 from support.fake_kafka import FakeKafka, FakeProducer
 from support.killed import Killed
-from tidegate.kafka.errors import Refused
-from tidegate.kafka.model import Keeping, Record, TopicPartition
-from tidegate.kafka.rights import on_topics
-from tidegate.reset.applying.commits import RunCommits
-from tidegate.reset.applying.dead_letters import MOST_BYTES
-from tidegate.reset.model.result import RunResult
-from tidegate.resources.reset import ResetPhase, Way
-from unit.reset.test_apply_simulated import (
+from support.simulated_groups import (
     AWAY_S,
     GO_OFTEN,
     GROUP,
@@ -30,8 +22,15 @@ from unit.reset.test_apply_simulated import (
     Outage,
     Process,
     World,
-    _steps,
+    places_to_die,
 )
+from tidegate.kafka.errors import Refused
+from tidegate.kafka.model import Keeping, Record, TopicPartition
+from tidegate.kafka.rights import on_topics
+from tidegate.reset.applying.commits import RunCommits
+from tidegate.reset.applying.dead_letters import MOST_BYTES
+from tidegate.reset.model.result import RunResult
+from tidegate.resources.reset import ResetPhase, Way
 
 LETTERS = "orders.DLT"
 STUCK = TopicPartition(TOPIC, 1)
@@ -40,11 +39,6 @@ MANAGED = next(kind for kind in SOME if kind.way is Way.GATED)
 STRATEGIES = [
     pytest.param(kind, marks=() if kind.name in ("eager", "managed-eager") else pytest.mark.nightly) for kind in SOME
 ]
-
-
-@pytest.fixture(autouse=True)
-def _no_power_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 def at_a_record(kind: Kind, folder: Path, *, skips: int = 1, partitions: int = 4, letters: str = LETTERS) -> World:
@@ -108,7 +102,7 @@ def test_every_strategy_copies_in_the_transaction_that_skips(kind: Kind, tmp_pat
 
 def near(calls: list[str], every: bool) -> list[int]:
     """Where to die, or to be away: around transactions; ``every``: anywhere."""
-    return [n for n in _steps(calls) if every or "transaction" in calls[n - 1] or calls[n - 1].endswith("fence")]
+    return [n for n in places_to_die(calls) if every or "transaction" in calls[n - 1] or calls[n - 1].endswith("fence")]
 
 
 EVERY = [False, pytest.param(True, marks=pytest.mark.nightly)]

@@ -8,10 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.kafka.model import GroupType
-from tidegate.reset.runs import job
-from tidegate.resources.reset import ResetPhase, Way
-from unit.reset.test_apply_simulated import (
+from support.simulated_groups import (
     BACK,
     GO_OFTEN,
     GROUP,
@@ -23,6 +20,9 @@ from unit.reset.test_apply_simulated import (
     die_verifying,
     is_verifying,
 )
+from tidegate.kafka.model import GroupType
+from tidegate.reset.runs import job
+from tidegate.resources.reset import ResetPhase, Way
 
 WATCHED = [*KINDS, replace(GO_OFTEN, name="led")]
 

@@ -15,17 +15,10 @@ from typing import Any
 import pytest
 
 from support import fake_kafka
-from support.fake_kafka import FakeConsumer, FakeMembership, FakeProducer, FakeTransaction
+from support.fake_consumer import FakeConsumer
+from support.fake_kafka import FakeMembership, FakeProducer, FakeTransaction
 from support.killed import Killed
-from tidegate.kafka.errors import Fenced
-from tidegate.kafka.model import Group, GroupState, GroupType, TopicPartition
-from tidegate.reset.applying import way_choice
-from tidegate.reset.applying.handover import Handover
-from tidegate.reset.applying.rounds import Outcome, Round
-from tidegate.reset.model.result import RunResult
-from tidegate.reset.runs import job
-from tidegate.resources.reset import ResetPhase, Way
-from unit.reset.test_apply_simulated import (  # noqa: F401
+from support.simulated_groups import (
     BACK,
     GO,
     GO_OFTEN,
@@ -36,9 +29,16 @@ from unit.reset.test_apply_simulated import (  # noqa: F401
     Kind,
     Process,
     World,
-    _no_power_cuts,
 )
-from unit.reset.test_apply_simulated import KINDS as ALL_KINDS
+from support.simulated_groups import KINDS as ALL_KINDS
+from tidegate.kafka.errors import Fenced
+from tidegate.kafka.model import Group, GroupState, GroupType, TopicPartition
+from tidegate.reset.applying import way_choice
+from tidegate.reset.applying.handover import Handover
+from tidegate.reset.applying.rounds import Outcome, Round
+from tidegate.reset.model.result import RunResult
+from tidegate.reset.runs import job
+from tidegate.resources.reset import ResetPhase, Way
 
 OLD = (("subscription_version", 0), ("waits", False))
 """aiokafka."""

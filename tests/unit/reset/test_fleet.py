@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
@@ -42,11 +41,6 @@ TOPIC = TopicPartition("orders", 0)
 GROUPS = ("payments-a", "payments-b", "payments-c")
 BEFORE, TARGET = 50, 10
 AT = datetime(2026, 11, 22, tzinfo=UTC)
-
-
-@pytest.fixture(autouse=True)
-def _no_power_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 class Mortal:

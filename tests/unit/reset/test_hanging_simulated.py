@@ -16,11 +16,7 @@ import pytest
 
 from support.fake_kafka import FakeKafka
 from support.killed import Killed
-from tidegate.kafka.model import TopicPartition
-from tidegate.reset.marker import marker_group
-from tidegate.reset.runs import job
-from tidegate.resources.reset import ResetPhase, Way
-from unit.reset.test_apply_simulated import (  # noqa: F401
+from support.simulated_groups import (
     AWAY_S,
     GO_OFTEN,
     GROUP,
@@ -32,8 +28,11 @@ from unit.reset.test_apply_simulated import (  # noqa: F401
     Outage,
     Process,
     World,
-    _no_power_cuts,
 )
+from tidegate.kafka.model import TopicPartition
+from tidegate.reset.marker import marker_group
+from tidegate.reset.runs import job
+from tidegate.resources.reset import ResetPhase, Way
 
 COMMIT = "kafka.writer.transaction.commit"
 

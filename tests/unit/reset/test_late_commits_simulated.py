@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
-from support.fake_kafka import FakeClock, FakeConsumer
+from support.fake_consumer import FakeConsumer
+from support.fake_kafka import FakeClock
 from support.killed import Killed
+from support.simulated_groups import GROUP, RESET, Kind, Outage, Process, World
 from tidegate.kafka.model import GroupType, TopicPartition
 from tidegate.reset.model.result import RunResult
 from tidegate.resources.reset import ResetPhase, Way
-from unit.reset.test_apply_simulated import GROUP, RESET, Kind, Outage, Process, World
 
 CONSUMER = Kind("consumer", Way.HANDOVER, GroupType.CONSUMER, "uniform")
 IN_FLIGHT = timedelta(seconds=6)

@@ -1,6 +1,6 @@
 """Leading on the in-memory Kafka: owners that keep their positions although they are made to leave.
 
-That a writer may die at each step of it: ``test_apply_simulated.py``.
+That a writer may die at each step of it: ``test_deaths_and_outages_simulated.py``.
 """
 
 from __future__ import annotations
@@ -13,15 +13,10 @@ from typing import Any
 
 import pytest
 
-from support.fake_kafka import FakeConsumer, FakeGuest
+from support.fake_consumer import FakeConsumer
+from support.fake_kafka import FakeGuest
 from support.killed import Killed
-from tidegate.kafka.errors import NotAuthorized, Refused, Unavailable
-from tidegate.kafka.model import Group, GroupState, TopicPartition
-from tidegate.reset.applying.rounds import MAX_ROUNDS, Outcome, Round
-from tidegate.reset.applying.sequences import Sequences
-from tidegate.reset.model.result import RunResult
-from tidegate.resources.reset import ResetPhase, Way
-from unit.reset.test_apply_simulated import (  # noqa: F401
+from support.simulated_groups import (
     GO,
     GO_OFTEN,
     GROUP,
@@ -32,10 +27,15 @@ from unit.reset.test_apply_simulated import (  # noqa: F401
     Outage,
     Process,
     World,
-    _no_power_cuts,
     die_verifying,
     is_verifying,
 )
+from tidegate.kafka.errors import NotAuthorized, Refused, Unavailable
+from tidegate.kafka.model import Group, GroupState, TopicPartition
+from tidegate.reset.applying.rounds import MAX_ROUNDS, Outcome, Round
+from tidegate.reset.applying.sequences import Sequences
+from tidegate.reset.model.result import RunResult
+from tidegate.resources.reset import ResetPhase, Way
 
 OTHER = PARTITIONS[3]
 EAGER = Kind("eager-keeps", Way.LEADING, consumer=(("keeps_position", True), ("keeps_when_unknown", True)))

@@ -11,15 +11,9 @@ from typing import Any
 
 import pytest
 
-from support.fake_kafka import FakeConsumer
+from support.fake_consumer import FakeConsumer
 from support.killed import Killed
-from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Unavailable
-from tidegate.kafka.model import GroupState, TopicPartition
-from tidegate.reset.applying.commits import RunCommits
-from tidegate.reset.applying.gates import Reopened, RunGates
-from tidegate.reset.runs import job
-from tidegate.resources.reset import ResetPhase, Way
-from unit.reset.test_apply_simulated import (
+from support.simulated_groups import (
     GROUP,
     KINDS,
     TOPIC,
@@ -27,8 +21,14 @@ from unit.reset.test_apply_simulated import (
     Outage,
     Process,
     World,
-    _assigned_to_itself,
+    assigned_to_itself,
 )
+from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Unavailable
+from tidegate.kafka.model import GroupState, TopicPartition
+from tidegate.reset.applying.commits import RunCommits
+from tidegate.reset.applying.gates import Reopened, RunGates
+from tidegate.reset.runs import job
+from tidegate.resources.reset import ResetPhase, Way
 
 
 def _kind(name: str) -> Kind:
@@ -157,7 +157,7 @@ def test_a_deadline_that_passes_once_the_gates_are_open_undoes_nothing(
 @pytest.mark.parametrize("dies", [False, True], ids=["an outage", "a death"])
 def test_a_consumer_that_assigned_itself_is_noticed_although_the_watch_is_cut_short(dies: bool, tmp_path: Path) -> None:
     world = World(_kind("eager"), tmp_path)
-    positions = _assigned_to_itself(world)
+    positions = assigned_to_itself(world)
     world.create()
 
     def watches(name: str) -> bool:
@@ -252,7 +252,7 @@ def test_a_consumer_that_assigns_itself_partitions_after_the_reset_begins_at_the
     world = World(_kind("eager"), tmp_path)
     if aim == "ahead":
         world.aim_ahead()
-    _assigned_to_itself(world, every_s=math.inf)
+    assigned_to_itself(world, every_s=math.inf)
     world.create()
     world.clock.after(2.0, lambda: world.kafka.commit_directly(GROUP, {p: o + 3 for p, o in world.targets.items()}))
     result = world.execute()
@@ -262,7 +262,7 @@ def test_a_consumer_that_assigns_itself_partitions_after_the_reset_begins_at_the
 
 def test_a_deadline_that_passes_while_nobody_commits_undoes_nothing(tmp_path: Path) -> None:
     world = World(_kind("eager"), tmp_path)
-    _assigned_to_itself(world, every_s=math.inf)
+    assigned_to_itself(world, every_s=math.inf)
     world.create(deadline=timedelta(seconds=4))
     result = world.execute()
     assert result is not None

@@ -10,7 +10,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from support.fake_kafka import START, FakeClock, FakeConsumer, FakeKafka
+from support.fake_consumer import FakeConsumer
+from support.fake_kafka import START, FakeClock, FakeKafka
 from support.stopped_streams import METADATA_2
 from tidegate.kafka.connection import Connection
 from tidegate.kafka.errors import Unavailable

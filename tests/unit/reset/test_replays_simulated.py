@@ -12,6 +12,7 @@ import pytest
 
 from support.fake_kafka import FakeTransaction
 from support.killed import Killed
+from support.simulated_groups import GROUP, KINDS, PARTITIONS, RESET, TOPIC, Kind, Outage, Process, World
 from tidegate.control.records import Hold, HoldKey, LimitKey
 from tidegate.kafka.errors import Unavailable
 from tidegate.kafka.model import Offsets, TopicPartition
@@ -25,15 +26,9 @@ from tidegate.reset.planning.planner import make_plan
 from tidegate.reset.runs import job
 from tidegate.resources.replay import Then
 from tidegate.resources.reset import ResetPhase, Way
-from unit.reset.test_apply_simulated import GROUP, KINDS, PARTITIONS, RESET, TOPIC, Kind, Outage, Process, World
 
 MANAGED = [kind for kind in KINDS if kind.way is Way.GATED]
 RECORDS = 20
-
-
-@pytest.fixture(autouse=True)
-def _no_power_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.fsync", lambda _: None)
 
 
 class ReplayWorld(World):
@@ -140,7 +135,7 @@ def test_before_the_end_a_writer_that_is_asked_changes_nothing(tmp_path: Path) -
     assert all(world.kafka.committed(GROUP, list(RESET))[p] >= commits[p] for p in RESET)
 
 
-def _steps(tmp_path: Path, *, second: bool) -> int:
+def places_to_die(tmp_path: Path, *, second: bool) -> int:
     world = ReplayWorld(MANAGED[0], tmp_path / "whole")
     world.ask()
     process = Process()
@@ -154,7 +149,7 @@ def _steps(tmp_path: Path, *, second: bool) -> int:
 @pytest.mark.parametrize("second", [False, True], ids=["as-it-begins", "as-it-returns"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_a_writer_may_die_at_any_step(second: bool, after: bool, tmp_path: Path) -> None:
-    for step in range(1, _steps(tmp_path, second=second) + 1, 5):
+    for step in range(1, places_to_die(tmp_path, second=second) + 1, 5):
         world = ReplayWorld(MANAGED[0], tmp_path / str(step))
         world.ask()
         if second:
@@ -183,7 +178,7 @@ def test_a_writer_may_die_at_any_step(second: bool, after: bool, tmp_path: Path)
 def test_who_has_gone_on_since_a_writer_died_is_not_moved_again(then: Then, by: str, tmp_path: Path) -> None:
     """The operator was away just as it moved the group on: minutes or hours, in which owners read on from there."""
     moved_on = 0
-    for step in range(1, _steps(tmp_path, second=True) + 1, 9):
+    for step in range(1, places_to_die(tmp_path, second=True) + 1, 9):
         world = ReplayWorld(MANAGED[0], tmp_path / str(step))
         assert world.replay(then) is None
         world.wait_over()
@@ -208,7 +203,7 @@ def test_who_has_gone_on_since_a_writer_died_is_not_moved_again(then: Then, by: 
 
 def test_whoever_goes_on_with_a_replay_knows_where_the_owners_stood(tmp_path: Path) -> None:
     """What they have committed as their gates were closed is not read again."""
-    for step in range(1, _steps(tmp_path, second=False) + 1, 7):
+    for step in range(1, places_to_die(tmp_path, second=False) + 1, 7):
         world = ReplayWorld(MANAGED[0], tmp_path / str(step))
         world.ask()
         stood: dict[TopicPartition, int] = {}

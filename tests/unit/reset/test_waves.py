@@ -25,7 +25,7 @@ from tidegate.reset.model.result import RunResult
 from tidegate.reset.runs.fleet_groups import undone_groups
 from tidegate.reset.runs.waves import PAUSED_HERE, paused_until, pauses, waves_of
 from tidegate.resources.reset import FailurePolicy, ResetPhase
-from unit.reset.test_fleet import AT, BEFORE, TARGET, TOPIC, Mortal, World, _no_power_cuts  # noqa: F401
+from unit.reset.test_fleet import AT, BEFORE, TARGET, TOPIC, Mortal, World
 
 FIVE = tuple(f"payments-{letter}" for letter in "abcde")
 LONG = timedelta(minutes=10)

@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 import pytest
 from prometheus_client import CollectorRegistry
 
-from support.fake_kafka import FakeClock, FakeConsumer, FakeKafka
+from support.fake_consumer import FakeConsumer
+from support.fake_kafka import FakeClock, FakeKafka
 from support.fake_kube import FakeKube
 from support.killed import Killed
 from support.live import live_of
@@ -969,6 +970,39 @@ def test_what_is_left_is_counted_down_while_the_cluster_cannot_be_looked_at(worl
     assert left(world) == 0
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_end_is_told_to_prometheus_of_what_is_committed_again_before(world: World, kind: GroupType) -> None:
+    """As for brokers that are taken to keep a day: each end is so near that an alert would be raised for ever."""
+    world.kafka.retention.may_read_settings = world.kafka.retention.may_read_log = False
+    leave_place(world, kind)
+    world.keep()
+    for _ in range(72):
+        world.sleep(HOUR)
+        assert left(world) is None
+    assert (world.committed, world.condition.reason) == (PLACE, "Guarded")
+
+    world.sleep(18 * HOUR, passes=False)
+    overdue = left(world)
+    assert overdue is not None, "nobody has committed them when that was due"
+    assert 0 < overdue < DAY.total_seconds() / 2
+    world.sleep(HOUR)
+    assert left(world) is None
+
+
+def test_an_end_is_told_to_prometheus_where_the_brokers_refuse_to_keep_offsets(world: World) -> None:
+    world.kafka.retention.may_read_settings = world.kafka.retention.may_read_log = False
+    world.join_and_leave(PLACE)
+    world.sleep(2 * HOUR)
+    assert left(world) is None
+
+    for _ in range(100):
+        world.kafka.fail("commit_with_retention", NotAuthorized("keep 2 offset(s): the group may not be used"))
+    world.sleep(12 * HOUR)
+
+    assert world.condition.reason == "GuardRefused"
+    assert left(world) == pytest.approx(10 * HOUR.total_seconds(), abs=3600)
+
+
 def left(world: World) -> float | None:
     return world.metric("tidegate_offsets_expire_seconds", resource_namespace="ns", policy="p")
 
@@ -1002,7 +1036,7 @@ def test_a_group_that_cannot_be_looked_at_any_more_has_no_series(world: World) -
     world.join_and_leave(PLACE)
     world.sleep(4 * DAY)
     for end in ends:
-        world.retention()
+        world.retention(guard=False)
         world.keep()
         assert left(world) is not None
         assert world.metric("tidegate_guarded_groups") == 1

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from support.fake_kafka import START, FakeClock, FakeConsumer, FakeKafka
+from support.fake_consumer import FakeConsumer
+from support.fake_kafka import START, FakeClock, FakeKafka
 from tidegate.kafka.connection import Authentication, AuthenticationType, Connection
 from tidegate.kafka.errors import KafkaFailure, Refused, Unavailable
 from tidegate.kafka.model import Range, TopicPartition

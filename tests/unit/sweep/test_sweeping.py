@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from support import pause_world
-from support.fake_kafka import START, FakeConsumer
+from support.fake_consumer import FakeConsumer
+from support.fake_kafka import START
 from support.killed import Killed
 from support.observed import observe
 from support.pause_world import CREATED, SPEC
