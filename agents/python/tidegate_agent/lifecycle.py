@@ -273,7 +273,7 @@ class Lifecycle:
             *partition,
             "(none)" if state.committed is None else state.committed,
             ", not everything delivered had been committed in time" if state.timed_out else "",
-            f": {'; '.join(gate.reasons)}" if gate is not None and gate.reasons else "",
+            f": {_in_one_line('; '.join(gate.reasons))}" if gate is not None and gate.reasons else "",
         )
 
     def _place(self, partition: Partition, state: PartitionState, committed: int | None, now: float) -> None:
@@ -333,3 +333,8 @@ class Lifecycle:
         if was_sealed:
             where = "its own position" if state.target is None else f"offset {state.target}"
             log.info("group %s: %s-%d goes on at %s", self.group, *partition, where)
+
+
+def _in_one_line(text: str) -> str:
+    """Somebody else's text, without what would begin another line or is a command to a terminal."""
+    return "".join(c if c.isprintable() else " " for c in text)

@@ -35,6 +35,11 @@ def keeps_commits_back(group: Group) -> bool:
     )
 
 
+def may_begin_at_what_it_kept_back(group: Group) -> bool:
+    """Whether what it sends so late may come before it asks where to begin, and not just after that."""
+    return group.type is GroupType.CLASSIC and any(m.client_id == FRANZ_GO for m in group.members)
+
+
 @dataclass(frozen=True, slots=True)
 class Owners:
     """What is known of those who own the partitions to reset.

@@ -564,3 +564,16 @@ def test_commits_of_a_partition_that_was_taken_away_while_closed_are_dropped() -
     assert not consumer.commit(P0, 9), "another owner has it, and may have been reset"
     consumer.assign(P0, ticket=2)
     assert consumer.commit(P0, 3)
+
+
+def test_the_reason_of_a_pause_is_one_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever may write a pause could make up lines of the application otherwise, or command a terminal."""
+    consumer = owner(read=3)
+    consumer.commit(P0, 3)
+    with caplog.at_level(logging.INFO, logger="tidegate_agent"):
+        consumer.hold(P0, reason="INC-1\n2026-11-29 ERROR\u2028all is lost\x1b[2J")
+        consumer.run(1)
+
+    [line] = [record.getMessage() for record in caplog.records if "is paused" in record.getMessage()]
+    assert "INC-1 2026-11-29 ERROR all is lost [2J" in line
+    assert line.isprintable()

@@ -80,11 +80,14 @@ def try_all(schedules: Sequence[Schedule], results: Results, commit: str, at_onc
             cluster = opened.enter_context(KafkaCluster.start(BROKERS, PROPERTIES))
             pool = ThreadPoolExecutor(workers)
             opened.callback(pool.shutdown, cancel_futures=True)
-            performances = [Performance(schedule, cluster, commit) for schedule in wanted]
-            under_way |= {pool.submit(tried, one): one for one in performances}
-        for future in as_completed(under_way):
+            for schedule in wanted:
+                performance = Performance(schedule, cluster, commit)
+                under_way[pool.submit(tried, performance)] = performance
+        for future in as_completed(tuple(under_way)):
+            # What has ended is not kept: each performance has its whole history.
+            performance = under_way.pop(future)
             error = future.exception()
-            outcome = future.result() if error is None else under_way[future].broken(error)
+            outcome = future.result() if error is None else performance.broken(error)
             if outcome is not None:
                 results.add(outcome)
                 print(f"{outcome.schedule}\n{outcome}\n", flush=True)

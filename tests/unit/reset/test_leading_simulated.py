@@ -660,21 +660,35 @@ def test_progress_while_nobody_looks_is_no_commit_that_was_kept_back(
     world.check_reset()
 
 
-@pytest.mark.parametrize("commit_s", [0.1, 0.3])
-def test_who_reads_fast_is_not_reset_for_ever_where_it_cannot_be_led(commit_s: float, tmp_path: Path) -> None:
-    """Its commits might as well be old ones that were kept back."""
-    kind = Kind("eager", Way.BARRIER, consumer=(("auto_commit_s", commit_s),))
-    world = World(kind, tmp_path)
+def _who_reads_fast(folder: Path, client_id: str, commit_s: float) -> World:
+    """In a group that cannot be led. Its commits might as well be old ones that were kept back."""
+    world = World(Kind("eager", Way.BARRIER, consumer=(("auto_commit_s", commit_s),)), folder)
     world.kafka.max_size = 3
     for consumer in world.consumers:
-        consumer.client_id = "kgo"
+        consumer.client_id = client_id
     world.targets = {p: world.kafka.committed(GROUP)[p] - 5 for p in RESET}
     world.create()
+    return world
+
+
+@pytest.mark.parametrize("commit_s", [0.1, 0.3])
+def test_who_may_have_begun_at_what_it_kept_back_does_not_count_as_reset(commit_s: float, tmp_path: Path) -> None:
+    world = _who_reads_fast(tmp_path, "kgo", commit_s)
     result = execute(world)
     assert (result.phase, result.reason) == (ResetPhase.ROLLED_BACK, "Overwritten"), result
     assert "may be old ones" in result.message
     assert "inFlight" not in result.message
     assert max(map(world.starts_at_target, RESET)) <= MAX_ROUNDS
+
+
+@pytest.mark.parametrize("commit_s", [0.1, 0.3])
+def test_who_asks_where_to_begin_before_it_sends_that_is_not_reset_for_ever(commit_s: float, tmp_path: Path) -> None:
+    world = _who_reads_fast(tmp_path, "consumers@vm (github.com/segmentio/kafka-go)", commit_s)
+    result = execute(world)
+    assert result.phase is ResetPhase.SUCCEEDED, result
+    assert (result.begun, result.waiting) == (0, len(RESET))
+    world.settle()
+    world.check_reset(at_most=3)
 
 
 def test_a_generation_that_a_dead_writer_leads_is_not_taken_for_one_without_owners(tmp_path: Path) -> None:

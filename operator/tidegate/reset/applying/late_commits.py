@@ -12,11 +12,11 @@ from tidegate.reset.applying.claim import LEASE_S
 from tidegate.reset.applying.context import RunContext
 from tidegate.reset.applying.rounds import MAX_ROUNDS, NO_PARTITIONS, Partitions
 from tidegate.reset.applying.verify import Watched
-from tidegate.reset.ways import keeps_commits_back
+from tidegate.reset.ways import keeps_commits_back, may_begin_at_what_it_kept_back
 from tidegate.resources.reset import Way
 
 MOST_LATE_ROUNDS: Final = 2
-"""How often commits that come just after a join are taken for old where the group may have passed its target itself."""
+"""How often commits that come just after a join are taken for old where it does no harm if they are."""
 
 _OLD_TRANSACTIONS: Final = 2
 """In how many an owner that names no member may send old offsets: the one that is open, and the next."""
@@ -84,34 +84,39 @@ class LateCommits:
             if keeps_commits_back(group) and self._joins.left_behind():
                 # Whoever is not back may yet bring a commit along.
                 self._state.doubtful |= pending
-        old = surely | self._taken_for_old(maybe - surely)
+        old = surely | self._taken_for_old(maybe - surely, group)
         if old:
             self._late_rounds += 1
             self._state.kept_after_leaving = True
             self.kept_back_some |= keeps_commits_back(group)
         return old
 
-    def what_they_do(self, pending: Partitions) -> str:
-        """Why no round did ``pending``, for a person; empty where owners did go on from their old positions."""
+    def what_they_do(self, pending: Partitions, not_led: str | None) -> str:
+        """Why no round did ``pending``, for a person; empty where owners did go on from their old positions.
+        ``not_led``: why the group could not be led, where that was tried."""
         if not pending <= self._perhaps_old:
             return ""
-        without = ", or leave inFlight out if their application never commits late" if self._hold_s else ""
+        because = f" ({not_led})" if not_led else ""
+        without = ". Leave inFlight out if the application never commits late" if self._hold_s else ""
         return (
             f"after {MAX_ROUNDS} rounds, offsets are still committed so soon after the owners rejoined that they may "
-            f"be old ones, and the group can't be led to rule that out. Run the agent in its consumers{without}"
+            f"be old ones; only the agent, or leading the group, would rule that out, and the group could not be led"
+            f"{because}{without}"
         )
 
-    def _taken_for_old(self, maybe: Partitions) -> Partitions:
+    def _taken_for_old(self, maybe: Partitions, group: Group) -> Partitions:
         """Where the group cannot be led, who reads that fast is reset again and again, and in the end nobody is.
 
-        But for targets ahead of where the group stood: most are at the end of the log, where each commit that follows
-        looks like that, and an owner that has passed its target skips nothing. They are not counted as begun.
+        But not where an owner begins at its target all the same; nor for targets ahead of where the group stood: most
+        are at the end of the log, where each commit that follows looks like that, and an owner that has passed its
+        target skips nothing. Those are not counted as begun.
         """
         old = maybe
         if self._late_rounds >= MOST_LATE_ROUNDS:
-            ahead = frozenset(p for p in maybe if self._is_ahead(p))
-            self._state.doubtful |= ahead
-            old -= ahead
+            is_harmless = not (self._hold_s > 0 or may_begin_at_what_it_kept_back(group))
+            left = frozenset(p for p in maybe if is_harmless or self._is_ahead(p))
+            self._state.doubtful |= left
+            old -= left
         self._perhaps_old = old
         return old
 

@@ -45,7 +45,8 @@ class RoundRunner:
         rounds = 0
         while pending:
             if rounds == MAX_ROUNDS:
-                raise interrupted or DidNotHold(pending, self._late_commits.what_they_do(pending))
+                told = self._late_commits.what_they_do(pending, self._sequences.not_led)
+                raise interrupted or DidNotHold(pending, told)
             rounds += 1
             interrupted = None
             self._state.round += 1
