@@ -5,6 +5,7 @@ client of librdkafka waits for its first token where it is made.
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
 from collections.abc import Callable
@@ -70,6 +71,17 @@ def settings(tokens: Given) -> dict[str, Any]:
 @pytest.fixture(autouse=True)
 def _soon_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(aiokafka, "TOKEN_S", 3.0)
+
+
+def test_a_loop_that_is_closed_gives_no_token_and_no_warning(recwarn: pytest.WarningsRecorder) -> None:
+    loop = asyncio.new_event_loop()
+    loop.close()
+
+    with pytest.raises(RuntimeError, match="closed"):
+        aiokafka._Token(Tokens(), loop)()
+    gc.collect()
+
+    assert not [str(warning.message) for warning in recwarn]
 
 
 def test_acks_may_be_sent_from_the_loop() -> None:

@@ -258,7 +258,15 @@ class _Token:
     loop: asyncio.AbstractEventLoop
 
     def __call__(self) -> str:
-        return cast("str", asyncio.run_coroutine_threadsafe(self.provider.token(), self.loop).result(TOKEN_S))
+        """Raises ``RuntimeError`` where the application's loop is closed, and ``TimeoutError``."""
+        token = self.provider.token()
+        try:
+            asked = asyncio.run_coroutine_threadsafe(token, self.loop)
+        except RuntimeError:
+            # Or Python would warn, in the application's log, of a coroutine that nobody awaits.
+            token.close()
+            raise
+        return cast("str", asked.result(TOKEN_S))
 
 
 def _link(arguments: Mapping[str, Any], loop: asyncio.AbstractEventLoop, open_link: OpenLink) -> Link:
