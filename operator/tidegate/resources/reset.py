@@ -78,7 +78,8 @@ class ResetOptions(ResourceModel):
 
     in_flight: Duration = timedelta(0)
     """How long an application without the agent may keep records before it commits them. The run waits longer than
-    that, so that no late commit overwrites a target."""
+    that, so that no late commit overwrites a target. In a KIP-848 group, where members can't be held, it looks for
+    such commits instead, and is rolled back if they do not stop."""
 
     max_standstill: PositiveDuration = parse_duration("30s")
     """How long, in addition to inFlight, the members of a classic group wait in a rebalance of the run for a member
