@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from support.discovery_world import RULE, OpenedAnew, World, records
 from tidegate.control.records import PartitionKey, PartitionSeen
 from tidegate.discovery.remembered import Remembered, decode
 from tidegate.kafka.errors import Unavailable
-from unit.discovery.test_discovery_passes import RULE, OpenedAnew, World, records
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from support.discovery_world import RULE, World, records
 from support.fake_kafka import FakeClock, FakeKafka
 from tidegate.control.records import PartitionKey
 from tidegate.discovery import gone
 from tidegate.discovery.gone import GoneTopics
 from tidegate.kafka.errors import KafkaFailure, NotAuthorized, Unavailable
-from unit.discovery.test_discovery_passes import RULE, World, records
 
 HOUR = 3600.0
 

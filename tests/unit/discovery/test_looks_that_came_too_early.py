@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterator, Mapping
 
 import pytest
 
+from support.discovery_world import Operator, World
 from support.fake_kafka import FakeTopicWatch
 from tidegate.kafka.model import Topic
-from unit.discovery.test_discovery_passes import Operator, World
 
 
 class HeldWatch:

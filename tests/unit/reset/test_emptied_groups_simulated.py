@@ -75,12 +75,18 @@ def test_what_comes_to_the_empty_group_while_nobody_looks_is_seen(
     world.check_reset(at_most=3)
 
 
-def test_a_commit_to_the_empty_group_is_seen_although_somebody_is_back_already(tmp_path: Path) -> None:
-    """To an Empty group anybody may commit: an owner that was just made to leave does, and another is back at once."""
+def _of_quick_members(folder: Path) -> World:
+    """Members of a KIP-848 group that are back in moments; all of their partitions are reset."""
     kind = Kind("consumer-quick", Way.HANDOVER, GroupType.CONSUMER, "uniform", consumer=(("heartbeat_s", 0.2),))
-    world = World(kind, tmp_path)
+    world = World(kind, folder)
     world.targets = {p: o - BACK for p, o in world.kafka.committed(GROUP).items()}
     world.create()
+    return world
+
+
+def test_a_commit_to_the_empty_group_is_seen_although_somebody_is_back_already(tmp_path: Path) -> None:
+    """To an Empty group anybody may commit: an owner that was just made to leave does, and another is back at once."""
+    world = _of_quick_members(tmp_path)
     late = RESET[0]
     done: list[int] = []
 
@@ -133,10 +139,7 @@ def test_a_group_whose_owners_commit_whenever_it_is_empty_is_led(tmp_path: Path)
 
 def test_a_commit_to_the_empty_group_is_seen_although_a_member_had_left_by_itself(tmp_path: Path) -> None:
     """Whoever leaves between the look at the members and our leaving in their names empties the group as well."""
-    kind = Kind("consumer-quick", Way.HANDOVER, GroupType.CONSUMER, "uniform", consumer=(("heartbeat_s", 0.2),))
-    world = World(kind, tmp_path)
-    world.targets = {p: o - BACK for p, o in world.kafka.committed(GROUP).items()}
-    world.create()
+    world = _of_quick_members(tmp_path)
     late, leaving = RESET[0], world.consumers[2]
     assert late in world.consumers[0].positions
     done: list[int] = []
