@@ -19,12 +19,12 @@ from support.mirror.passes import World as MirrorWorld
 from support.observed import freeze
 from support.pause_world import World as PauseWorld
 from support.reset_world import World as ResetWorld
+from support.retention_world import DAY, PLACE
+from support.retention_world import World as RetentionWorld
 from tidegate.kafka.model import GroupType
 from tidegate.kube.ports import CONNECTIONS, MIRRORS, Conflict
 from unit.connection.test_connection_passes import World as ConnectionWorld
 from unit.inject.test_injection_feature import feature, kept, one_ready_pod
-from unit.retention.test_retention_passes import DAY, PLACE
-from unit.retention.test_retention_passes import World as RetentionWorld
 
 
 def moments(run: Callable[[int], bool]) -> tuple[int, int]:

@@ -8,9 +8,9 @@ from typing import Final
 
 import pytest
 
+from support.retention_world import FIRST, GROUP, KINDS, PLACE, World, leave_place
 from tidegate.kafka.model import GroupType
 from tidegate.kafka.offset_expiry import RetentionSettings
-from unit.retention.test_retention_passes import FIRST, GROUP, KINDS, PLACE, World, leave_place
 
 MINUTE: Final = timedelta(minutes=1)
 SECOND: Final = timedelta(seconds=1)
