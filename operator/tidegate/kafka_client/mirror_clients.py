@@ -40,7 +40,7 @@ may still be carried out."""
 _WRITE_MS: Final = 30_000
 
 _HELD_BACK_S: Final = 60.0
-"""How long a broker may hold one read of a log's end back by a quota; its own window is 11 s by default."""
+"""How long a broker may hold the reading of a log's end back by a quota; its own window is 11 s by default."""
 _HELD_BACK_PAUSE_S: Final = 0.5
 
 
@@ -171,8 +171,9 @@ class MirrorTarget:
     def _with_batches(self, tail: Tail) -> Tail | Interrupted:
         kept: deque[Batch] = deque()
         size, at, window = 0, tail.window, tail.window
+        until = time.monotonic() + _HELD_BACK_S
         while at < tail.end:
-            row = self._fetched(at)
+            row = self._fetched(at, until)
             _check(row.error_code, self._what, on_topics("Read", [self._partition.topic]))
             found = [batch for batch in read_batches(bytes(row.records or b"")) if batch.base_offset < tail.end]
             if not found:
@@ -186,12 +187,11 @@ class MirrorTarget:
                 window = dropped.next_offset
         return replace(tail, data=b"".join(batch.data for batch in kept), window=window)
 
-    def _fetched(self, offset: int) -> Any:
-        """By a quota it may take long: what was read of the log's end before would use the quota up again."""
+    def _fetched(self, offset: int, until: float) -> Any:
+        """By a quota it may take until then: what was read of the log's end before would use the quota up again."""
         request = requests.fetch(
             self._partition, offset, isolation=requests.READ_UNCOMMITTED, most_bytes=self._most_bytes, wait_ms=0
         )
-        until = time.monotonic() + _HELD_BACK_S
         while True:
             [answer] = self._asked([request])
             try:

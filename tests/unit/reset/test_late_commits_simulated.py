@@ -138,6 +138,20 @@ def test_an_old_commit_that_an_owner_brings_back_is_found(
     _check(world, reads, result)
 
 
+def _check_rolled_back(world: World, result: RunResult) -> None:
+    """No owner goes on from the target of a reset that was rolled back, and commits what it has read from there."""
+    assert (result.phase, result.reason) in {
+        (ResetPhase.ROLLED_BACK, "Overwritten"),
+        (ResetPhase.FAILED, "PlanOutdated"),
+    }, result
+    before = {one.topic_partition: one.offset for one in result.before}
+    for _ in range(150):
+        world.clock.sleep(0.1)
+        seen = world.kafka.committed(GROUP)
+        back = {p: (before[p], seen.get(p)) for p in before.keys() & world.targets if seen.get(p, -1) < before[p]}
+        assert not back, f"{back} {result}"
+
+
 def _random_settings(numbers: random.Random, **more: list[Any]) -> Mapping[int, Mapping[str, Any]]:
     choices: dict[str, list[Any]] = {"heartbeat_s": [1.0, 3.0, 5.0], "auto_commit_s": [0.1, 0.3, 1.0, 5.0], **more}
     settings = {}
@@ -165,10 +179,13 @@ def test_no_target_is_said_to_be_read_that_a_late_commit_has_replaced(
         ahead=ahead,
     )
     world.create(in_flight=IN_FLIGHT)
-    result = _execute(world)
+    result = world.execute()
+    assert result is not None
     if result.phase is not ResetPhase.SUCCEEDED:
-        assert result.reason in ("Overwritten", "PlanOutdated"), result
-    elif ahead is None:
+        _check_rolled_back(world, result)
+        return
+    world.settle(30)
+    if ahead is None:
         assert not _skipped(world, reads), result
     else:
         _check(world, reads, result)
@@ -185,28 +202,87 @@ def test_who_reads_fast_is_not_taken_for_one_who_commits_late(seed: int, reads: 
     _check(world, reads, result)
 
 
-def _reads_fast(folder: Path, *, ahead: int | None) -> RunResult:
+def _reads_fast(folder: Path, *, ahead: int | None = None) -> World:
     """Each commits, a moment after it was given its partitions, what it has read to beyond its old place by then."""
     settings = {"heartbeat_s": 1.0, "auto_commit_s": 0.1, "_next_commit_s": 0.0, "records_per_poll": 500}
     world = _world(folder, dict.fromkeys(range(3), settings), ahead=ahead)
     world.create(in_flight=IN_FLIGHT)
-    return _execute(world)
+    return world
 
 
-def test_a_reset_that_cannot_be_told_from_an_overwritten_one_does_not_succeed(
-    reads: list[_Read], tmp_path: Path
-) -> None:
-    result = _reads_fast(tmp_path, ahead=None)
-    assert (result.phase, result.reason) == (ResetPhase.ROLLED_BACK, "Overwritten"), result
+def test_a_reset_that_cannot_be_told_from_an_overwritten_one_does_not_succeed(tmp_path: Path) -> None:
+    world = _reads_fast(tmp_path)
+    result = world.execute()
+    assert result is not None
     assert "may be old ones" in result.message, result.message
     assert "inFlight" in result.message, result.message
+    _check_rolled_back(world, result)
 
 
 def test_who_has_read_on_from_a_target_ahead_of_it_is_let_read(reads: list[_Read], tmp_path: Path) -> None:
     """As with ``latest``: each of its commits looks like one from an old position that has passed the target."""
-    result = _reads_fast(tmp_path, ahead=6)
+    result = _execute(_reads_fast(tmp_path, ahead=6))
     assert result.phase is ResetPhase.SUCCEEDED, result
     assert result.rounds <= 4, result
+
+
+LATE_BY_ITSELF = (("late_commit_s", 1.0), ("commits_after_join", True), ("begins_before_sending", True))
+KGO, KAFKA_GO = "kgo", "consumers@vm (github.com/segmentio/kafka-go)"
+
+
+@pytest.mark.parametrize("commit_s", [0.1, 0.3])
+@pytest.mark.parametrize("dies_in", [None, 40, 90])
+@pytest.mark.parametrize(
+    ("clients", "in_flight_s"), [((KAFKA_GO,) * 3, 2), ((KGO,) * 3, 2), ((KGO, KAFKA_GO, KAFKA_GO), 0)]
+)
+def test_who_has_begun_at_a_target_all_the_same_is_set_back(
+    clients: tuple[str, ...], in_flight_s: int, dies_in: int | None, commit_s: float, tmp_path: Path
+) -> None:
+    """Its late commit looks like the old position that it has gone on from; its next one is from the target on."""
+    kind = Kind("eager", Way.BARRIER, consumer=(("auto_commit_s", commit_s), ("records_per_poll", 3), *LATE_BY_ITSELF))
+    world = World(kind, tmp_path)
+    world.kafka.max_size = 3
+    for consumer, client_id in zip(world.consumers, clients, strict=True):
+        consumer.client_id = client_id
+    world.create(in_flight=timedelta(seconds=in_flight_s))
+    if dies_in is not None:
+        with contextlib.suppress(Killed):
+            world.execute(Process(dies_in, after=True))
+        world.clock.sleep(12)
+    result = world.execute()
+    assert result is not None
+    if result.phase is not ResetPhase.SUCCEEDED:
+        _check_rolled_back(world, result)
+
+
+@pytest.mark.parametrize(("client_id", "in_flight_s"), [("c", 2), (KGO, 2)])
+def test_an_offset_below_a_target_is_old_for_certain(
+    client_id: str, in_flight_s: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Also where each commit above the target may be progress. Each join of theirs ends with such an offset."""
+    world = World(Kind("eager", Way.BARRIER, consumer=(("auto_commit_s", 0.1),)), tmp_path)
+    world.kafka.max_size = 3
+    before = world.kafka.committed(GROUP)
+    world.targets = {p: before[p] + 60 for p in RESET}
+    for partition in RESET:
+        world.kafka.append(partition, [world.clock.now()] * 900)
+    for consumer in world.consumers:
+        consumer.client_id, consumer.records_per_poll = client_id, 1
+    take = FakeConsumer._take
+
+    def bring(self: FakeConsumer, generation: int, partitions: frozenset[TopicPartition]) -> None:
+        self._generation, self._joining = generation, False
+        if RESET[0] in partitions:
+            self._commit({RESET[0]: before[RESET[0]] + 3})
+        self.records_per_poll = 100
+        take(self, generation, partitions)
+        self._next_commit_s = 0.0
+
+    monkeypatch.setattr(FakeConsumer, "_take", bring)
+    world.create(in_flight=timedelta(seconds=in_flight_s))
+    result = world.execute()
+    assert result is not None
+    assert result.phase is not ResetPhase.SUCCEEDED, result
 
 
 def test_an_owner_that_does_not_return_is_looked_for_within_max_standstill(tmp_path: Path) -> None:

@@ -12,10 +12,14 @@ from tidegate.reset.applying.timing import DeadlinePassed, NotReady
 
 
 class DidNotHold(Exception):
-    """Owners went on overwriting the targets. ``what`` they do, for a person."""
+    """Owners went on overwriting the targets. ``what`` they do, for a person; ``unsure``: of which partitions it is not
+    known whether they did."""
 
-    def __init__(self, partitions: Collection[TopicPartition], what: str = "") -> None:
+    def __init__(
+        self, partitions: Collection[TopicPartition], what: str = "", unsure: Partitions = NO_PARTITIONS
+    ) -> None:
         self.partitions = frozenset(partitions)
+        self.unsure = unsure
         what = what or f"after {MAX_ROUNDS} rounds owners still continue from their old positions, not from the targets"
         names = ", ".join(map(str, sorted(self.partitions)[:10]))
         super().__init__(f"{what}. Partitions: {names}")
@@ -85,4 +89,4 @@ def reason_of(error: Exception) -> str:
 
 
 def overwritten_by(error: Exception) -> Partitions:
-    return error.partitions if isinstance(error, DidNotHold) else NO_PARTITIONS
+    return error.partitions - error.unsure if isinstance(error, DidNotHold) else NO_PARTITIONS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -44,8 +45,9 @@ class LateCommits:
         self._all_left_known = not context.journal.intents
         self._journal = context.journal
         self._late_rounds = 0
-        self._perhaps_old = NO_PARTITIONS
-        """What is done again after the last round for commits that may just as well be progress."""
+        self.in_doubt = NO_PARTITIONS
+        """What is done again after the last round for commits that came so early: their owners may have begun at the
+        targets all the same."""
         self.kept_back_some = False
         """Whether clients that hold commits back until they have joined were found to have sent some."""
 
@@ -66,7 +68,7 @@ class LateCommits:
     def note_left(self, group: Group, left: tuple[Member, ...]) -> None:
         """Take up which members of ``group`` a round has made to leave."""
         self._left.append((group, left))
-        self._perhaps_old = NO_PARTITIONS
+        self.in_doubt = NO_PARTITIONS
 
     def note_interruption(self) -> None:
         """Take up that a round was cut off, which may have made members leave."""
@@ -80,24 +82,24 @@ class LateCommits:
         if self.may_come_on_return(way, group):
             surely, maybe = self._sent_on_return(pending)
         else:
-            surely, maybe = NO_PARTITIONS, self._kept_back(pending)
+            surely, maybe = self._kept_back(pending)
             if keeps_commits_back(group) and self._joins.left_behind():
                 # Whoever is not back may yet bring a commit along.
                 self._state.doubtful |= pending
         old = surely | self._taken_for_old(maybe - surely, group)
+        self.in_doubt = old
         if old:
             self._late_rounds += 1
             self._state.kept_after_leaving = True
             self.kept_back_some |= keeps_commits_back(group)
         return old
 
-    def what_they_do(self, pending: Partitions, not_led: str | None) -> str:
-        """Why no round did ``pending``, for a person; empty where owners did go on from their old positions.
-        ``not_led``: why the group could not be led, where that was tried."""
-        if not pending <= self._perhaps_old:
-            return ""
+    def what_they_do(self, not_led: str | None) -> str:
+        """Why no round did what is ``in_doubt``, for a person. ``not_led``: why the group could not be led, where that
+        was tried."""
         because = f" ({not_led})" if not_led else ""
-        without = ". Leave inFlight out if the application never commits late" if self._hold_s else ""
+        is_for_in_flight = self._hold_s > 0 and not any(map(may_begin_at_what_it_kept_back, self._groups()))
+        without = ". Leave inFlight out if the application never commits late" if is_for_in_flight else ""
         return (
             f"after {MAX_ROUNDS} rounds, offsets are still committed so soon after the owners rejoined that they may "
             f"be old ones; only the agent, or leading the group, would rule that out, and the group could not be led"
@@ -107,22 +109,25 @@ class LateCommits:
     def _taken_for_old(self, maybe: Partitions, group: Group) -> Partitions:
         """Where the group cannot be led, who reads that fast is reset again and again, and in the end nobody is.
 
-        But not where an owner begins at its target all the same; nor for targets ahead of where the group stood: most
+        But not where an owner begins at its target all the same. Nor for targets ahead of where the group stood: most
         are at the end of the log, where each commit that follows looks like that, and an owner that has passed its
-        target skips nothing. Those are not counted as begun.
+        target skips nothing. Nor where the group had no offset, to which commits could be compared. Those are not
+        counted as begun.
         """
-        old = maybe
-        if self._late_rounds >= MOST_LATE_ROUNDS:
-            is_harmless = not (self._hold_s > 0 or may_begin_at_what_it_kept_back(group))
-            left = frozenset(p for p in maybe if is_harmless or self._is_ahead(p))
-            self._state.doubtful |= left
-            old -= left
-        self._perhaps_old = old
-        return old
+        if self._late_rounds < MOST_LATE_ROUNDS:
+            return maybe
+        is_harmless = self._hold_s == 0 and not any(map(may_begin_at_what_it_kept_back, (group, *self._groups())))
+        left = frozenset(p for p in maybe if is_harmless or not self._went_back(p))
+        self._state.doubtful |= left
+        return maybe - left
 
-    def _is_ahead(self, partition: TopicPartition) -> bool:
+    def _groups(self) -> Iterator[Group]:
+        """As they were before each round that made members leave: some of these may not be back yet."""
+        return (group for group, _ in self._left)
+
+    def _went_back(self, partition: TopicPartition) -> bool:
         before = self._state.replaced.get(partition)
-        return before is not None and before <= self._state.targets[partition]
+        return before is not None and before > self._state.targets[partition]
 
     def handed_in(self, sending: Partitions) -> Partitions:
         """Which partitions are to be done again, as an application may have had their offset in hand when it lost them.
@@ -160,27 +165,28 @@ class LateCommits:
             self._state.handed_in = True
         return maybe
 
-    def _kept_back(self, pending: Partitions) -> Partitions:
+    def _kept_back(self, pending: Partitions) -> tuple[Partitions, Partitions]:
         """Above the target they cannot be told from progress, so what comes so early is taken for old; who is led next
         has nothing to keep back. Each member sends its own, so the first to come is not the last: who would not be led
-        with it could not be told from progress any more.
+        with it could not be told from progress any more. Returns those that are old for certain, and the others.
         """
         clock, tuning = self._clock, self._tuning
         limit = clock.monotonic() + self._joins.standstill_s
         joined_at: float | None = None
-        old = NO_PARTITIONS
+        old, surely = NO_PARTITIONS, NO_PARTITIONS
         while old != pending:
             # Before asking: an answer that takes long says nothing of when it comes.
             now = clock.monotonic()
             seen = self._view.committed(pending)
             self._claim.confirm(after_s=LEASE_S)
             old |= frozenset(p for p in pending & self._state.replaced.keys() if p in seen and self._is_old(p, seen[p]))
+            surely |= frozenset(p for p in old & seen.keys() if seen[p] < self._state.targets[p])
             if joined_at is None and (self._joins.is_over() or now > limit):
                 joined_at = now
             if joined_at is not None and now >= joined_at + tuning.kept_back_s:
                 break
             clock.sleep(tuning.look_s)
-        return old
+        return surely, old - surely
 
     def _sent_on_return(self, pending: Partitions) -> tuple[Partitions, Partitions]:
         """Of KIP-848 members, each of which is back at a heartbeat of its own: only then is taken what it commits.
@@ -208,7 +214,8 @@ class LateCommits:
                 if is_new and not (offset is not None and self._is_old(partition, offset)):
                     taking.note_progress(offset)
                 elif is_new and partition not in away:
-                    (maybe if taking.had_owner else surely).add(partition)
+                    is_below = offset is None or offset < self._state.targets[partition]
+                    (surely if is_below or not taking.had_owner else maybe).add(partition)
                     del looked_at[partition]
                 elif rests and partition not in missing and taking.has_begun(at):
                     del looked_at[partition]

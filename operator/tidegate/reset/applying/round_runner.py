@@ -45,8 +45,9 @@ class RoundRunner:
         rounds = 0
         while pending:
             if rounds == MAX_ROUNDS:
-                told = self._late_commits.what_they_do(pending, self._sequences.not_led)
-                raise interrupted or DidNotHold(pending, told)
+                unsure = pending & self._late_commits.in_doubt
+                told = self._late_commits.what_they_do(self._sequences.not_led) if unsure else ""
+                raise interrupted or DidNotHold(pending, told, unsure)
             rounds += 1
             interrupted = None
             self._state.round += 1
