@@ -589,7 +589,7 @@ def _backups() -> Iterator[Written]:
         "allow.claims there",
     )
     yield row("storage_not_allowed", backup.refused(before(), not_allowed).status, failed, "Degraded")
-    yield row("suspended", backup.suspended(before(taken)).status, current, "Suspended", suspend=True)
+    yield row("suspended", backup.suspended(before(taken), spec, None).status, current, "Suspended", suspend=True)
 
 
 # --- OffsetMirror -----------------------------------------------------------------------------------------------------
