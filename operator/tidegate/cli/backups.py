@@ -210,15 +210,15 @@ def _every(body: Object) -> timedelta:
 
 def take_step(body: Object, due: datetime, before: OffsetBackupStatus) -> Step:
     """``before``: the status when it was asked for. An attempt that was under way then is another one's."""
-    from tidegate.cli.following import Step
-    from tidegate.resources.conditions import BACKED_UP, STALLED, find_condition, is_true
+    from tidegate.cli.following import Step, is_refused
+    from tidegate.resources.conditions import BACKED_UP, find_condition
 
     status = _status(body)
     said = find_condition(status.conditions, BACKED_UP)
     line = "not begun" if said is None else f"{said.reason}: {said.message}"
     if status.last is not None and status.last.due >= due and status.last != before.last:
         return Step(line, done=True)
-    if is_true(status.conditions, STALLED) and status.observed_generation == body["metadata"].get("generation"):
+    if is_refused(body, status):
         return Step(line, refused="resolve the cause")
     waited = _is_under_way(before)
     if waited and status.launch == before.launch:

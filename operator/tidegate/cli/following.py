@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tidegate.cli.errors import CommandFailed
 from tidegate.cli.progress import Row, shown
@@ -34,6 +34,9 @@ from tidegate.resources.offset_reset import OffsetResetStatus
 from tidegate.resources.pause import PausePhase, PauseStatus
 from tidegate.resources.reset import ResetPhase, has_ended
 
+if TYPE_CHECKING:
+    from tidegate.resources.offset_backup import OffsetBackupStatus
+
 LOOK_S: Final = 1.0
 
 ROLES_S: Final = 30.0
@@ -53,6 +56,12 @@ class Step:
     is_hindered: bool = False
 
 
+def is_refused(body: Object, status: OffsetResetStatus | OffsetBackupStatus) -> bool:
+    """As it is now: one that was refused may just have been corrected."""
+    is_of_this = status.observed_generation == (body.get("metadata") or {}).get("generation")
+    return is_of_this and is_true(status.conditions, STALLED)
+
+
 def reset_step(body: Object) -> Step:
     if not has_readable_status(OffsetResetStatus, body):
         return Step(UNREADABLE)
@@ -61,8 +70,7 @@ def reset_step(body: Object) -> Step:
     line = f"{status.phase or ResetPhase.PENDING}: {said.message if said is not None else 'not begun'}"
     if has_ended(status.phase):
         return Step(line, done=status.phase is ResetPhase.SUCCEEDED)
-    is_of_this = status.observed_generation == (body.get("metadata") or {}).get("generation")
-    if is_true(status.conditions, STALLED) and is_of_this:  # else it may just have been corrected
+    if is_refused(body, status):
         return Step(line, refused="resolve the cause and it begins, or delete it")
     return Step(line, rows=tuple(_reset_rows(status)))
 
