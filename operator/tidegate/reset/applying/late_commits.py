@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,7 +16,7 @@ from tidegate.reset.ways import keeps_commits_back, may_begin_at_what_it_kept_ba
 from tidegate.resources.reset import Way
 
 MOST_LATE_ROUNDS: Final = 2
-"""How often commits that come just after a join are taken for old where it does no harm if they are."""
+"""How often commits that may just as well be progress are taken for old, where that is not done in all rounds."""
 
 _OLD_TRANSACTIONS: Final = 2
 """In how many an owner that names no member may send old offsets: the one that is open, and the next."""
@@ -86,7 +85,7 @@ class LateCommits:
             if keeps_commits_back(group) and self._joins.left_behind():
                 # Whoever is not back may yet bring a commit along.
                 self._state.doubtful |= pending
-        old = surely | self._taken_for_old(maybe - surely, group)
+        old = surely | self._taken_for_old(maybe - surely)
         self.in_doubt = old
         if old:
             self._late_rounds += 1
@@ -98,15 +97,15 @@ class LateCommits:
         """Why no round did what is ``in_doubt``, for a person. ``not_led``: why the group could not be led, where that
         was tried."""
         because = f" ({not_led})" if not_led else ""
-        is_for_in_flight = self._hold_s > 0 and not any(map(may_begin_at_what_it_kept_back, self._groups()))
+        is_for_in_flight = self._hold_s > 0 and not self._some_begin_at_what_they_kept_back()
         without = ". Leave inFlight out if the application never commits late" if is_for_in_flight else ""
         return (
             f"after {MAX_ROUNDS} rounds, offsets are still committed so soon after the owners rejoined that they may "
-            f"be old ones; only the agent, or leading the group, would rule that out, and the group could not be led"
+            "be old ones; only the agent, or leading the group, would rule that out, and the group could not be led"
             f"{because}{without}"
         )
 
-    def _taken_for_old(self, maybe: Partitions, group: Group) -> Partitions:
+    def _taken_for_old(self, maybe: Partitions) -> Partitions:
         """Where the group cannot be led, who reads that fast is reset again and again, and in the end nobody is.
 
         But not where an owner begins at its target all the same. Nor for targets ahead of where the group stood: most
@@ -116,14 +115,14 @@ class LateCommits:
         """
         if self._late_rounds < MOST_LATE_ROUNDS:
             return maybe
-        is_harmless = self._hold_s == 0 and not any(map(may_begin_at_what_it_kept_back, (group, *self._groups())))
+        is_harmless = self._hold_s == 0 and not self._some_begin_at_what_they_kept_back()
         left = frozenset(p for p in maybe if is_harmless or not self._went_back(p))
         self._state.doubtful |= left
         return maybe - left
 
-    def _groups(self) -> Iterator[Group]:
-        """As they were before each round that made members leave: some of these may not be back yet."""
-        return (group for group, _ in self._left)
+    def _some_begin_at_what_they_kept_back(self) -> bool:
+        """Members of the group, as it was before one of the rounds: some may not be back yet."""
+        return any(may_begin_at_what_it_kept_back(group) for group, _ in self._left)
 
     def _went_back(self, partition: TopicPartition) -> bool:
         before = self._state.replaced.get(partition)
