@@ -172,6 +172,13 @@ class Operator:
             f"{partitions} partitions of {topic} are settled",
         )
 
+    def opened_anew(self) -> None:
+        """Its connection, as for new credentials, and a pass after that."""
+        opened: Any = OpenedAnew(self.world.kafka)
+        self.live = replace(self.live, kafka=opened)
+        self.observer.connect("c", "ns/kafka", opened, self.world.kafka.control)
+        self.run(self.keep())
+
 
 def new(*numbers: int, topic: str = "orders") -> list[TopicPartition]:
     return [TopicPartition(topic, number) for number in numbers]

@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from support.discovery_world import RULE, OpenedAnew, World, records
+from support.discovery_world import RULE, World, records
 from tidegate.control.records import PartitionKey, PartitionSeen
 from tidegate.discovery.remembered import Remembered, decode
 from tidegate.kafka.errors import Unavailable
@@ -110,10 +109,7 @@ def test_what_a_watch_has_seen_come_is_known_after_its_connection_was_opened_ane
         with no_ages_are_written(world, monkeypatch):
             world.kafka.add_partitions("orders", 3)
             operator.settled("orders", 3)
-            opened: Any = OpenedAnew(world.kafka)
-            operator.live = replace(operator.live, kafka=opened)
-            operator.observer.connect("c", "ns/kafka", opened, world.kafka.control)
-            operator.run(operator.keep())
+            operator.opened_anew()
         operator.until(lambda _: ("orders", 2) in records(world), "the partition is told of")
 
     assert not records(world)["orders", 2].initial

@@ -6,7 +6,6 @@ import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -16,7 +15,6 @@ from support.discovery_world import (
     GROUP,
     RULE,
     WITHIN_S,
-    OpenedAnew,
     Operator,
     World,
     eventually,
@@ -337,10 +335,7 @@ def test_an_owner_that_is_being_sent_back_while_its_connection_is_opened_anew_is
         world.kafka.append(partition, [START] * 9)
         operator.run(eventually(lambda: world.kafka.committed(GROUP) == {partition: 0}))
         world.kafka.commit_directly(GROUP, {partition: 5})  # its owner has read on since
-        opened: Any = OpenedAnew(world.kafka)
-        operator.live = replace(operator.live, kafka=opened)
-        operator.observer.connect("c", "ns/kafka", opened, world.kafka.control)
-        operator.run(operator.keep())
+        operator.opened_anew()
         operator.run(asyncio.sleep(0.1))  # ten looks
         let_go.set()
         operator.settled("orders", 3)

@@ -6,13 +6,11 @@ import asyncio
 import json
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
 from support.discovery_world import (
     GROUP,
-    OpenedAnew,
     Operator,
     World,
     eventually,
@@ -338,10 +336,7 @@ def test_a_topic_is_no_younger_after_its_connection_was_opened_anew(
     world.kafka.commit_directly(GROUP, {TopicPartition("orders", 0): 5})
     with world.operator(topics=None) as operator:
         _audit_is_made(world, operator, age)
-        opened: Any = OpenedAnew(world.kafka)
-        operator.live = replace(operator.live, kafka=opened)
-        operator.observer.connect("c", "ns/kafka", opened, world.kafka.control)
-        operator.run(operator.keep())
+        operator.opened_anew()
         operator.until(lambda _: "audit" in operator.feature._watches["c"].topics, "the topic is seen again")
         world.kafka.commit_directly(GROUP, dict.fromkeys(new(0, 1, topic="audit"), 9))
         status = operator.settled("audit", 2)
